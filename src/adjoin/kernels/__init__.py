@@ -1,0 +1,1 @@
+"""Functions over arrays, compiled by numba, and nothing else."""

@@ -1,0 +1,1 @@
+"""The disk-resident relation: pages, index, snapshots, updates, device."""

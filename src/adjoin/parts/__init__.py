@@ -1,0 +1,1 @@
+"""What the algorithms share: budget, arena, caches, buffers, read plan, spill."""

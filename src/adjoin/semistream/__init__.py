@@ -1,0 +1,1 @@
+"""A stream joined with a master: one file per algorithm."""

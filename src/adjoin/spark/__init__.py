@@ -1,0 +1,1 @@
+"""Joins on Spark: DataFrame in, DataFrame out."""
