@@ -1,0 +1,1 @@
+"""Measurements of adjoin against other ways to do the same work."""

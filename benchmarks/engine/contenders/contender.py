@@ -1,0 +1,64 @@
+"""What a contender has to offer."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+Answers = Iterable[pa.RecordBatch | pa.Table]
+
+
+class Contender(ABC):
+    """A way to join batches of keys with the master.
+
+    A variant is a setting of which nobody knows beforehand whether it helps: all are tried, the best counts.
+    """
+
+    name: ClassVar[str]
+    dataset: ClassVar[str]
+    settings: ClassVar[str]
+    variants: ClassVar[tuple[str, ...]]
+    whole_batches: ClassVar[bool] = True  # every batch is answered before the next one is taken
+
+    @abstractmethod
+    def __init__(self, path: Path, variant: str, memory_bytes: int) -> None:
+        """Open the data set."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, path: Path, master_rows: int) -> None:
+        """Write the data set that the contender reads, into an existing directory."""
+
+    @abstractmethod
+    def answer(self, batch: pa.RecordBatch) -> Answers:
+        """Take one batch and give what can be given now."""
+
+    @abstractmethod
+    def drain(self) -> Answers:
+        """Give what waits; more batches follow."""
+
+    @abstractmethod
+    def finish(self) -> Answers:
+        """Give what waits; nothing follows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and memory."""
+
+    def metrics(self) -> dict[str, Any]:
+        """The contender's own counters."""
+        return {}
+
+
+class Store(Contender):
+    """A contender that answers at once, so that nothing ever waits."""
+
+    def drain(self) -> Answers:
+        """Nothing waits."""
+        return []
+
+    def finish(self) -> Answers:
+        """Nothing waits."""
+        return []

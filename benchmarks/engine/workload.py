@@ -1,0 +1,116 @@
+"""The data that every contender gets: a master and streams of keys over it.
+
+Every column is a function of the key, so any output row can be checked without a second copy of the
+master. Keys that exist are even; odd keys never exist.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+TEXT_BYTES = 96
+ROW_BYTES = 8 + 8 + 8 + TEXT_BYTES
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.int64(), nullable=False),
+        pa.field("surrogate", pa.int64()),
+        pa.field("price", pa.float64()),
+        pa.field("text", pa.string()),
+    ]
+)
+STREAM_SCHEMA = pa.schema([pa.field("key", pa.int64())])
+
+_WORD_BYTES = 8
+_WORDS_PER_TEXT = TEXT_BYTES // _WORD_BYTES
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of every value (the finaliser of SplitMix64)."""
+    z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _vocabulary() -> np.ndarray:
+    """256 pronounceable words of 7 letters and a space, each as one uint64."""
+    consonants, vowels = "bcdfglmnprstvz", "aeiou"
+    words = bytearray()
+    for number in mix(np.arange(256, dtype=np.int64)).tolist():
+        word = ""
+        for position in range(_WORD_BYTES - 1):
+            letters = vowels if position % 2 else consonants
+            number, letter = divmod(number, len(letters))
+            word += letters[letter]
+        words += (word + " ").encode()
+    return np.frombuffer(bytes(words), dtype=np.uint64)
+
+
+_VOCABULARY = _vocabulary()
+
+
+def surrogate_of(keys: np.ndarray) -> np.ndarray:
+    """Surrogate keys."""
+    return (mix(keys) >> np.uint64(1)).astype(np.int64)
+
+
+def price_of(keys: np.ndarray) -> np.ndarray:
+    """Prices with two decimals."""
+    return (mix(keys ^ 0x5555) % np.uint64(1_000_000)).astype(np.float64) / 100
+
+
+def text_of(keys: np.ndarray) -> np.ndarray:
+    """Texts as an array of shape (rows, words), one uint64 per word."""
+    low = mix(keys + 1).view(np.uint8).reshape(len(keys), 8)
+    high = mix(keys + 2).view(np.uint8).reshape(len(keys), 8)[:, : _WORDS_PER_TEXT - 8]
+    return _VOCABULARY[np.concatenate([low, high], axis=1)]
+
+
+def text_array(words: np.ndarray) -> pa.StringArray:
+    """An Arrow string column over texts of fixed width, without a copy when they are contiguous."""
+    rows = len(words)
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(TEXT_BYTES)
+    data = np.ascontiguousarray(words)
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def rows_of(keys: np.ndarray) -> pa.RecordBatch:
+    """The master's rows with these keys."""
+    columns = [
+        pa.array(keys),
+        pa.array(surrogate_of(keys)),
+        pa.array(price_of(keys)),
+        text_array(text_of(keys)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def master_batches(master_rows: int, batch_rows: int = 100_000) -> Iterator[pa.RecordBatch]:
+    """The whole master in key order."""
+    for start in range(0, master_rows, batch_rows):
+        yield rows_of(2 * np.arange(start, min(start + batch_rows, master_rows), dtype=np.int64))
+
+
+def zipf_keys(master_rows: int, rows: int, seed: int) -> np.ndarray:
+    """Keys of a stream: rank r has weight 1/r, ranks are spread over the master by a random permutation."""
+    random = np.random.default_rng(seed)
+    spread = random.permutation(master_rows)
+    weights = np.cumsum(1.0 / np.arange(1, master_rows + 1))
+    ranks = np.searchsorted(weights, random.random(rows) * weights[-1], side="right")
+    return 2 * spread[np.minimum(ranks, master_rows - 1)].astype(np.int64)
+
+
+def mostly_absent_keys(keys: np.ndarray, master_rows: int, seed: int, absent: float = 0.9) -> np.ndarray:
+    """The same stream with this share of its rows replaced by keys that do not exist.
+
+    Absent keys are uniform over the whole key range, which is the hardest case: no page is hot.
+    """
+    random = np.random.default_rng([seed, 1])
+    odd = 2 * random.integers(0, master_rows, len(keys), dtype=np.int64) + 1
+    return np.where(random.random(len(keys)) < absent, odd, keys)
+
+
+def exists(keys: np.ndarray) -> np.ndarray:
+    """Which of the keys the master has."""
+    return keys % 2 == 0
