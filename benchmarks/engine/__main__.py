@@ -43,8 +43,8 @@ def _show(result: Result) -> None:
         print(f"{where} failed: {result['failure']}", flush=True)
         return
     print(
-        f"{where} {result['rows_per_second']:>12,.0f} rows/s  {result['batch_seconds_median']:8.4f} s per batch"
-        f"  {result['batches']:>4} batches  peak {int(result['peak_bytes']) >> 20:>5} MB  cap {result['cap']}",
+        f"{where} {result['rows_per_second']:>12,.0f} rows/s {result['batch_seconds_median']:8.4f} s/batch"
+        f" {result['batches']:>4} batches  peak {int(result['peak_bytes']) >> 20:>5} MB  cap {result['cap']}",
         flush=True,
     )
 

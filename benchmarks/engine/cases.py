@@ -38,13 +38,18 @@ class Goal:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long one process works: rows and seconds before measuring, batches and seconds measured."""
+    """How long one process works: rows and seconds before measuring, rows and seconds measured."""
 
     warm_rows: int
     warm_seconds: float
     rows: int
     seconds: float
     least_batches: int = 5
+    most_seconds: float = 120
+
+    def spent(self, seconds: float, batches: int) -> bool:
+        """Whether a contender had enough time; a slow one gets more, for at least some batches."""
+        return seconds > self.most_seconds or (seconds > self.seconds and batches >= self.least_batches)
 
 
 GOALS = {

@@ -10,7 +10,7 @@ from benchmarks.engine import workload
 _CHUNK_ROWS = 50_000  # the check runs inside the capped process and must not push out what is cached there
 
 
-class RowsDiffer(AssertionError):
+class RowsDifferError(AssertionError):
     """A contender's answer is not the oracle's."""
 
 
@@ -36,7 +36,7 @@ def collect(tally: Tally, answer: pa.RecordBatch | pa.Table) -> None:
     """Check every value of an answer and add its rows to the tally."""
     table = pa.Table.from_batches([answer]) if isinstance(answer, pa.RecordBatch) else answer
     if set(table.column_names) != set(workload.SCHEMA.names):
-        raise RowsDiffer(f"columns are {table.column_names}, expected {workload.SCHEMA.names}")
+        raise RowsDifferError(f"columns are {table.column_names}, expected {workload.SCHEMA.names}")
     for start in range(0, table.num_rows, _CHUNK_ROWS):
         _check_chunk(table.slice(start, _CHUNK_ROWS), tally)
 
@@ -56,17 +56,17 @@ def _words(column: pa.ChunkedArray) -> np.ndarray:
         texts = pa.concat_arrays(texts.chunks)
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     if (np.diff(offsets) != workload.TEXT_BYTES).any():
-        raise RowsDiffer("column text has values of a wrong length")
+        raise RowsDifferError("column text has values of a wrong length")
     data = texts.buffers()[2].slice(int(offsets[0]), len(texts) * workload.TEXT_BYTES)
     return np.frombuffer(data, np.uint64).reshape(len(texts), -1)
 
 
 def _same(name: str, equal: np.ndarray) -> None:
     if not equal.all():
-        raise RowsDiffer(f"column {name} is wrong in {int((~equal).sum())} of {len(equal)} rows")
+        raise RowsDifferError(f"column {name} is wrong in {int((~equal).sum())} of {len(equal)} rows")
 
 
 def settle(expected: Tally, actual: Tally) -> None:
     """Compare the multisets of rows."""
     if expected != actual:
-        raise RowsDiffer(f"expected {expected}, got {actual}")
+        raise RowsDifferError(f"expected {expected}, got {actual}")

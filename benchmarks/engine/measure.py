@@ -16,7 +16,7 @@ import pyarrow as pa
 from benchmarks.engine import check, datasets, workload
 from benchmarks.engine.cases import Effort
 from benchmarks.engine.contenders.catalogue import contender_class
-from benchmarks.engine.contenders.contender import Answers, Contender
+from benchmarks.engine.contenders.contender import Answers, Contender, Setup
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _measure(contender: Contender, task: Task, effort: Effort) -> Watch:
     watch = Watch(contender)
     for keys in _batches(task, effort.warm_rows, effort.rows):
         watch.batch(keys)
-        if watch.seconds > effort.seconds and len(watch.batch_seconds) >= effort.least_batches:
+        if effort.spent(watch.seconds, len(watch.batch_seconds)):
             break
     watch.end(last=True)
     return watch
@@ -101,7 +101,7 @@ def measure(task: Task) -> dict[str, Any]:
     """Warm up, measure, and describe."""
     effort = Effort(**task.effort)
     kind = contender_class(task.contender, task.filtered)
-    contender = kind(Path(task.path), task.variant, task.memory_bytes)
+    contender = kind(Setup(Path(task.path), task.variant, task.memory_bytes))
     warm = _warm_up(contender, task, effort)
     watch = _measure(contender, task, effort)
     metrics = contender.metrics()

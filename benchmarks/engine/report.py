@@ -19,8 +19,8 @@ Master rows have 120 bytes: key, surrogate key, price, 96 bytes of text. Stream 
 permutation of the master's keys; all four columns come out as Arrow. Every contender runs alone in its own
 process, first warmed up on the same stream, then measured on the same batches. Every row put out is checked
 against the oracle, outside the measured time. With a cap, the process is in a memory control group that
-counts the page cache too, and the data set is evicted from the page cache before. Of a contender's variants all are
-run once, the best is repeated, and the median of its repetitions counts.
+counts the page cache too, and the data set is evicted from the page cache before. Of a contender's variants
+all are run once, the best is repeated, and the median of its repetitions counts.
 """
 
 
@@ -92,7 +92,7 @@ def _goal_section(name: str, rows: list[Row]) -> str:
         return ""
     lines = [
         f"## {GOALS[name].title}\n",
-        "| stream | master rows | batch rows | contender | variant | runs | rows/s | spread | s per batch | peak MB | cap |",
+        "| stream | master | batch | contender | variant | runs | rows/s | spread | s/batch | peak MB | cap |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     seen: dict[tuple[str, ...], list[Row]] = {}
@@ -103,7 +103,8 @@ def _goal_section(name: str, rows: list[Row]) -> str:
 
 def _line(group: list[Row]) -> str:
     row, speeds = group[0], _speeds(group)
-    start = f"| {row['stream']} | {int(row['master_rows']):,} | {int(row['batch_rows']):,} | {row['contender']} | {row['variant']}"
+    sizes = f"{int(row['master_rows']):,} | {int(row['batch_rows']):,}"
+    start = f"| {row['stream']} | {sizes} | {row['contender']} | {row['variant']}"
     if row["failure"]:
         return f"{start} | {len(group)} | failed: {row['failure']} | | | | {row['cap'].split(':')[0]} |"
     seconds = statistics.median(float(each["batch_seconds_median"]) for each in group)

@@ -95,12 +95,12 @@ def _in_process(task: Task, group: Group) -> Result:
     """The result of one child process; a contender that fails is a result too, wrong rows are not."""
     command = group.command([sys.executable, "-m", "benchmarks.engine.measure", json.dumps(asdict(task))])
     child = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
     if child.returncode == 0:
         return {**json.loads(child.stdout.splitlines()[-1]), "failure": ""}
     sys.stderr.write(child.stderr)
     last_line = (child.stderr.strip() or f"ended by signal {-child.returncode}").splitlines()[-1]
-    if "RowsDiffer" in last_line:
+    if "RowsDifferError" in last_line:
         raise SystemExit(f"{task.contender} {task.variant}: {last_line}")
     return {"rows_per_second": 0.0, "failure": last_line[:200]}

@@ -5,9 +5,12 @@ master. Keys that exist are even; odd keys never exist.
 """
 
 from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+
+Array: TypeAlias = np.ndarray[Any, Any]
 
 TEXT_BYTES = 96
 ROW_BYTES = 8 + 8 + 8 + TEXT_BYTES
@@ -25,7 +28,7 @@ _WORD_BYTES = 8
 _WORDS_PER_TEXT = TEXT_BYTES // _WORD_BYTES
 
 
-def mix(values: np.ndarray) -> np.ndarray:
+def mix(values: Array) -> Array:
     """A 64-bit hash of every value (the finaliser of SplitMix64)."""
     z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -33,12 +36,12 @@ def mix(values: np.ndarray) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
-def _vocabulary() -> np.ndarray:
+def _vocabulary() -> Array:
     """256 pronounceable words of 7 letters and a space, each as one uint64."""
     consonants, vowels = "bcdfglmnprstvz", "aeiou"
     words = bytearray()
-    for number in mix(np.arange(256, dtype=np.int64)).tolist():
-        word = ""
+    for seed in mix(np.arange(256, dtype=np.int64)).tolist():
+        word, number = "", seed
         for position in range(_WORD_BYTES - 1):
             letters = vowels if position % 2 else consonants
             number, letter = divmod(number, len(letters))
@@ -50,24 +53,26 @@ def _vocabulary() -> np.ndarray:
 _VOCABULARY = _vocabulary()
 
 
-def surrogate_of(keys: np.ndarray) -> np.ndarray:
+def surrogate_of(keys: Array) -> Array:
     """Surrogate keys."""
     return (mix(keys) >> np.uint64(1)).astype(np.int64)
 
 
-def price_of(keys: np.ndarray) -> np.ndarray:
+def price_of(keys: Array) -> Array:
     """Prices with two decimals."""
-    return (mix(keys ^ 0x5555) % np.uint64(1_000_000)).astype(np.float64) / 100
+    cents: Array = mix(keys ^ 0x5555) % np.uint64(1_000_000)
+    return cents.astype(np.float64) / 100
 
 
-def text_of(keys: np.ndarray) -> np.ndarray:
+def text_of(keys: Array) -> Array:
     """Texts as an array of shape (rows, words), one uint64 per word."""
     low = mix(keys + 1).view(np.uint8).reshape(len(keys), 8)
     high = mix(keys + 2).view(np.uint8).reshape(len(keys), 8)[:, : _WORDS_PER_TEXT - 8]
-    return _VOCABULARY[np.concatenate([low, high], axis=1)]
+    words: Array = _VOCABULARY[np.concatenate([low, high], axis=1)]
+    return words
 
 
-def text_array(words: np.ndarray) -> pa.StringArray:
+def text_array(words: Array) -> pa.StringArray:
     """An Arrow string column over texts of fixed width, without a copy when they are contiguous."""
     rows = len(words)
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(TEXT_BYTES)
@@ -75,7 +80,7 @@ def text_array(words: np.ndarray) -> pa.StringArray:
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
-def rows_of(keys: np.ndarray) -> pa.RecordBatch:
+def rows_of(keys: Array) -> pa.RecordBatch:
     """The master's rows with these keys."""
     columns = [
         pa.array(keys),
@@ -92,7 +97,7 @@ def master_batches(master_rows: int, batch_rows: int = 100_000) -> Iterator[pa.R
         yield rows_of(2 * np.arange(start, min(start + batch_rows, master_rows), dtype=np.int64))
 
 
-def zipf_keys(master_rows: int, rows: int, seed: int) -> np.ndarray:
+def zipf_keys(master_rows: int, rows: int, seed: int) -> Array:
     """Keys of a stream: rank r has weight 1/r, ranks are spread over the master by a random permutation."""
     random = np.random.default_rng(seed)
     spread = random.permutation(master_rows)
@@ -101,7 +106,7 @@ def zipf_keys(master_rows: int, rows: int, seed: int) -> np.ndarray:
     return 2 * spread[np.minimum(ranks, master_rows - 1)].astype(np.int64)
 
 
-def mostly_absent_keys(keys: np.ndarray, master_rows: int, seed: int, absent: float = 0.9) -> np.ndarray:
+def mostly_absent_keys(keys: Array, master_rows: int, seed: int, absent: float = 0.9) -> Array:
     """The same stream with this share of its rows replaced by keys that do not exist.
 
     Absent keys are uniform over the whole key range, which is the hardest case: no page is hot.
@@ -111,6 +116,7 @@ def mostly_absent_keys(keys: np.ndarray, master_rows: int, seed: int, absent: fl
     return np.where(random.random(len(keys)) < absent, odd, keys)
 
 
-def exists(keys: np.ndarray) -> np.ndarray:
+def exists(keys: Array) -> Array:
     """Which of the keys the master has."""
-    return keys % 2 == 0
+    even: Array = keys % 2 == 0
+    return even

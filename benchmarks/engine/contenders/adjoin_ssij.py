@@ -7,7 +7,7 @@ import pyarrow as pa
 
 import adjoin
 from benchmarks.engine import workload
-from benchmarks.engine.contenders.contender import Answers, Contender
+from benchmarks.engine.contenders.contender import Answers, Contender, Setup
 
 
 class SsijStreaming(Contender):
@@ -22,9 +22,9 @@ class SsijStreaming(Contender):
     whole_batches: ClassVar[bool] = False
     filter_bits: ClassVar[int] = 0
 
-    def __init__(self, path: Path, variant: str, memory_bytes: int) -> None:
-        self._master = adjoin.Master.open(path / "master")
-        self._join = adjoin.SSIJ(self._master, on="key", memory=memory_bytes)
+    def __init__(self, setup: Setup) -> None:
+        self._master = adjoin.Master.open(setup.path / "master")
+        self._join = adjoin.SSIJ(self._master, on="key", memory=setup.memory_bytes)
 
     @classmethod
     def build(cls, path: Path, master_rows: int) -> None:
@@ -34,15 +34,15 @@ class SsijStreaming(Contender):
 
     def answer(self, batch: pa.RecordBatch) -> Answers:
         """Push the batch."""
-        return self._join.push(batch)
+        yield from self._join.push(batch)
 
     def drain(self) -> Answers:
         """Answer all that waits."""
-        return self._join.idle(0)
+        yield from self._join.idle(0)
 
     def finish(self) -> Answers:
         """Answer all that waits and end the stream."""
-        return self._join.finish()
+        yield from self._join.finish()
 
     def close(self) -> None:
         """Close operator and master."""

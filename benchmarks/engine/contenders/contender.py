@@ -2,12 +2,22 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 Answers = Iterable[pa.RecordBatch | pa.Table]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a contender starts with."""
+
+    path: Path
+    variant: str
+    memory_bytes: int
 
 
 class Contender(ABC):
@@ -23,7 +33,7 @@ class Contender(ABC):
     whole_batches: ClassVar[bool] = True  # every batch is answered before the next one is taken
 
     @abstractmethod
-    def __init__(self, path: Path, variant: str, memory_bytes: int) -> None:
+    def __init__(self, setup: Setup) -> None:
         """Open the data set."""
 
     @classmethod

@@ -7,7 +7,7 @@ import duckdb
 import pyarrow as pa
 
 from benchmarks.engine import workload
-from benchmarks.engine.contenders.contender import Answers, Store
+from benchmarks.engine.contenders.contender import Answers, Setup, Store
 
 _MEMORY_LIMIT = "256MB"
 _COLUMNS = "m.key, m.surrogate, m.price, m.text"
@@ -19,8 +19,8 @@ class DuckdbJoin(Store):
     name: ClassVar[str] = "duckdb"
     dataset: ClassVar[str] = "duckdb"
     settings: ClassVar[str] = (
-        f"`memory_limit` {_MEMORY_LIMIT}, table sorted by key, insertion order not preserved, Arrow in and out; "
-        "1 and 2 threads; with and without a primary key index"
+        f"`memory_limit` {_MEMORY_LIMIT}, table sorted by key, insertion order not preserved, Arrow in "
+        "and out; 1 and 2 threads; with and without a primary key index"
     )
     variants: ClassVar[tuple[str, ...]] = (
         "plain, 1 thread",
@@ -29,13 +29,13 @@ class DuckdbJoin(Store):
         "indexed, 2 threads",
     )
 
-    def __init__(self, path: Path, variant: str, memory_bytes: int) -> None:
-        table, threads = variant.split(", ")
-        self._connection = duckdb.connect(str(path / f"{table}.db"), read_only=True)
+    def __init__(self, setup: Setup) -> None:
+        table, threads = setup.variant.split(", ")
+        self._connection = duckdb.connect(str(setup.path / f"{table}.db"), read_only=True)
         self._connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
         self._connection.execute(f"SET threads = {threads.split()[0]}")
         self._connection.execute("SET preserve_insertion_order = false")
-        self._connection.execute(f"SET temp_directory = '{path / 'spill'}'")
+        self._connection.execute(f"SET temp_directory = '{setup.path / 'spill'}'")
 
     @classmethod
     def build(cls, path: Path, master_rows: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.engine import workload
-from benchmarks.engine.contenders.contender import Answers, Store
+from benchmarks.engine.contenders.contender import Answers, Setup, Store
 
 _ROW = np.dtype(
     [("key", "<i8"), ("surrogate", "<i8"), ("price", "<f8"), ("text", "<u8", (workload.TEXT_BYTES // 8,))]
@@ -29,9 +29,9 @@ class LmdbGetmulti(Store):
     )
     variants: ClassVar[tuple[str, ...]] = ("readahead off", "readahead on")
 
-    def __init__(self, path: Path, variant: str, memory_bytes: int) -> None:
+    def __init__(self, setup: Setup) -> None:
         self._environment = lmdb.open(
-            str(path), readonly=True, lock=False, readahead=variant == "readahead on", max_dbs=1
+            str(setup.path), readonly=True, lock=False, readahead=setup.variant == "readahead on", max_dbs=1
         )
         self._transaction = self._environment.begin(buffers=True)
         master = self._environment.open_db(b"master", txn=self._transaction, create=False)

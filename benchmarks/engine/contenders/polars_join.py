@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.feather as feather
+from pyarrow import feather
 
 from benchmarks.engine import workload
-from benchmarks.engine.contenders.contender import Answers, Store
+from benchmarks.engine.contenders.contender import Answers, Setup, Store
 
 
 class PolarsJoin(Store):
@@ -21,11 +21,11 @@ class PolarsJoin(Store):
     )
     variants: ClassVar[tuple[str, ...]] = ("text as views", "text as strings")
 
-    def __init__(self, path: Path, variant: str, memory_bytes: int) -> None:
-        frame = pl.from_arrow(feather.read_table(path / "master.arrow", memory_map=False))
+    def __init__(self, setup: Setup) -> None:
+        frame = pl.from_arrow(feather.read_table(setup.path / "master.arrow", memory_map=False))
         assert isinstance(frame, pl.DataFrame)
         self._master = frame.rechunk()
-        self._level = pl.CompatLevel.newest() if variant == "text as views" else pl.CompatLevel.oldest()
+        self._level = pl.CompatLevel.newest() if setup.variant == "text as views" else pl.CompatLevel.oldest()
 
     @classmethod
     def build(cls, path: Path, master_rows: int) -> None:

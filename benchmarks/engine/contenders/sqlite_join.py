@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.engine import workload
-from benchmarks.engine.contenders.contender import Answers, Store
+from benchmarks.engine.contenders.contender import Answers, Setup, Store
 
 _LIST_KEYS = 30_000
 _COLUMNS = "m.key, m.surrogate, m.price, m.text"
@@ -21,9 +21,9 @@ class SqliteJoin(Store):
     name: ClassVar[str] = "sqlite"
     dataset: ClassVar[str] = "sqlite"
     settings: ClassVar[str] = (
-        "integer primary key; `temporary table`: the sorted batch is inserted and joined, `key lists`: unique "
-        f"sorted keys in lists of {_LIST_KEYS:,}, rows repeated by NumPy; both with the file memory-mapped and a "
-        "page cache of 2 MB, and with a page cache of 200 MB instead"
+        "integer primary key; `temporary table`: the sorted batch is inserted and joined, `key lists`: "
+        f"unique sorted keys in lists of {_LIST_KEYS:,}, rows repeated afterwards; both with the file "
+        "memory-mapped, and with a page cache of 200 MB instead"
     )
     variants: ClassVar[tuple[str, ...]] = (
         "key lists, mapped",
@@ -32,17 +32,16 @@ class SqliteJoin(Store):
         "temporary table, cache",
     )
 
-    def __init__(self, path: Path, variant: str, memory_bytes: int) -> None:
-        self._connection = sqlite3.connect(path / "master.db", isolation_level=None)
+    def __init__(self, setup: Setup) -> None:
+        self._connection = sqlite3.connect(setup.path / "master.db", isolation_level=None)
         run = self._connection.execute
-        run("PRAGMA query_only = OFF")
         run("PRAGMA temp_store = MEMORY")
-        if variant.endswith("mapped"):
+        if setup.variant.endswith("mapped"):
             run("PRAGMA mmap_size = 17179869184")
         else:
             run("PRAGMA mmap_size = 0")
             run("PRAGMA cache_size = -204800")
-        self._answer = self._by_table if variant.startswith("temporary table") else self._by_lists
+        self._answer = self._by_table if setup.variant.startswith("temporary table") else self._by_lists
         run("CREATE TEMP TABLE batch (key INTEGER)")
 
     @classmethod
@@ -77,10 +76,11 @@ class SqliteJoin(Store):
 
     def _by_lists(self, keys: np.ndarray) -> Answers:
         unique, row_of = np.unique(keys, return_inverse=True)
-        found = []
+        found: list[pa.RecordBatch] = []
         for start in range(0, len(unique), _LIST_KEYS):
             part = unique[start : start + _LIST_KEYS].tolist()
-            query = f"SELECT {_COLUMNS} FROM master AS m WHERE m.key IN ({','.join('?' * len(part))}) ORDER BY m.key"
+            marks = ",".join("?" * len(part))
+            query = f"SELECT {_COLUMNS} FROM master AS m WHERE m.key IN ({marks}) ORDER BY m.key"
             found += _in_slices(self._connection.execute(query, part))
         table = pa.Table.from_batches(found).combine_chunks()
         if table.num_rows != len(unique):
