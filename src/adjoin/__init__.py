@@ -1,4 +1,4 @@
-"""Joins for near-real-time ETL: exact, within a byte budget, reading the disk only where the stream points."""
+"""Joins for near-real-time ETL: exact, in bounded memory, reading the disk only where the stream points."""
 
 from adjoin.errors import (
     AdjoinError,

@@ -1,0 +1,109 @@
+"""Random keys: Zipf ranks and a permutation of [0, n), both without memory that grows with n.
+
+Random words come from SplitMix64, so that a seed means the same keys under every version of NumPy and numba.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_11, _27, _30, _31, _32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
+
+
+@njit(cache=True, nogil=True)
+def _mix(word: int) -> int:
+    word = (word ^ (word >> _30)) * _MIX_1
+    word = (word ^ (word >> _27)) * _MIX_2
+    return word ^ (word >> _31)
+
+
+@njit(cache=True, nogil=True)
+def fill_words(state: Array, out: Array) -> None:
+    """Random uint64 words; `state` is one uint64 and moves on."""
+    for i in range(len(out)):
+        state[0] += _GOLDEN
+        out[i] = _mix(state[0])
+
+
+@njit(cache=True, nogil=True)
+def _unit(state: Array) -> float:
+    state[0] += _GOLDEN
+    return float(_mix(state[0]) >> _11) * 2.0**-53
+
+
+@njit(cache=True, nogil=True)
+def _integral(x: float, exponent: float) -> float:
+    """The integral of t**-exponent from 1 to x, also where the exponent is near 1."""
+    log_x = math.log(x)
+    t = (1.0 - exponent) * log_x
+    return log_x * (math.expm1(t) / t if abs(t) > 1e-8 else 1.0 + t / 2)
+
+
+@njit(cache=True, nogil=True)
+def _inverse_integral(area: float, exponent: float) -> float:
+    t = max((1.0 - exponent) * area, -1.0 + 1e-16)
+    return math.exp(area * (math.log1p(t) / t if abs(t) > 1e-8 else 1.0 - t / 2))
+
+
+@njit(cache=True, nogil=True)
+def fill_zipf(state: Array, n: int, exponent: float, out: Array) -> None:
+    """Ranks 0..n-1 with probability proportional to (rank + 1)**-exponent: rejection-inversion.
+
+    Reference: W. Hörmann, G. Derflinger, Rejection-inversion to generate variates from monotone
+    discrete distributions, ACM TOMACS 6(3), 1996.
+    """
+    low = _integral(1.5, exponent) - 1.0
+    high = _integral(n + 0.5, exponent)
+    sure = 2.0 - _inverse_integral(_integral(2.5, exponent) - 2.0**-exponent, exponent)
+    for i in range(len(out)):
+        while True:
+            area = high + _unit(state) * (low - high)
+            x = _inverse_integral(area, exponent)
+            k = min(max(int(x + 0.5), 1), n)
+            if k - x <= sure or area >= _integral(k + 0.5, exponent) - math.exp(-exponent * math.log(k)):
+                out[i] = k - 1
+                break
+
+
+@njit(cache=True, nogil=True)
+def fill_zipf_continuous(state: Array, n: int, exponent: float, out: Array) -> None:
+    """Ranks 0..n-1 by the inverse of the integral of x**-exponent over [1, n + 1], rounded down."""
+    whole = _integral(n + 1.0, exponent)
+    for i in range(len(out)):
+        x = _inverse_integral(_unit(state) * whole, exponent)
+        out[i] = min(int(x), n) - 1
+
+
+@njit(cache=True, nogil=True)
+def permute(values: Array, n: int, round_keys: Array) -> None:
+    """Replace each of `values`, all in [0, n), by its image under one permutation of [0, n).
+
+    A Feistel network over pairs (high, low) of a grid that is hardly larger than n; an image outside
+    [0, n) is mapped again until it falls inside, so the whole stays one to one.
+    """
+    width = int(math.sqrt(n - 1)) + 1
+    wide = np.uint64(width)
+    tall = np.uint64((n + width - 1) // width)
+    bound = np.uint64(n)
+    for i in range(len(values)):
+        value = np.uint64(values[i])
+        while True:
+            high = value // wide
+            low = value - high * wide
+            for j in range(0, len(round_keys), 2):
+                high += ((_mix(low ^ round_keys[j]) >> _32) * tall) >> _32
+                high -= tall if high >= tall else np.uint64(0)
+                low += ((_mix(high ^ round_keys[j + 1]) >> _32) * wide) >> _32
+                low -= wide if low >= wide else np.uint64(0)
+            value = high * wide + low
+            if value < bound:
+                break
+        values[i] = np.int64(value)
