@@ -1,0 +1,83 @@
+"""Where pages begin and end, and the last touches to their bytes."""
+
+import numpy as np
+from numba import njit
+
+from adjoin.kernels.hashing import hash_bytes
+
+
+@njit(cache=True, nogil=True)
+def cut_rows(row_bytes, limit_bytes, starts):
+    """Fill pages greedily: write the first row of each page to `starts`, return the number of pages.
+
+    A page holds as many rows as `limit_bytes` has room for, and always at least one.
+    """
+    pages = 0
+    used = 0
+    for row in range(len(row_bytes)):
+        if row == 0 or used + row_bytes[row] > limit_bytes:
+            starts[pages] = row
+            pages += 1
+            used = 0
+        used += row_bytes[row]
+    return pages
+
+
+@njit(cache=True, nogil=True)
+def cut_groups(row_bytes, groups, keep_bytes, limit_bytes, starts):
+    """As `cut_rows`, for rows of pages that are written again (`groups`: their old page, ascending).
+
+    Rows of one group stay one page while they take no more than `keep_bytes`; a group that has
+    outgrown this is cut at `limit_bytes`. No page holds rows of two groups.
+    """
+    pages = 0
+    first = 0
+    while first < len(groups):
+        end = first
+        total = 0
+        while end < len(groups) and groups[end] == groups[first]:
+            total += row_bytes[end]
+            end += 1
+        limit = keep_bytes if total <= keep_bytes else limit_bytes
+        used = 0
+        for row in range(first, end):
+            if row == first or used + row_bytes[row] > limit:
+                starts[pages] = row
+                pages += 1
+                used = 0
+            used += row_bytes[row]
+        first = end
+    return pages
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _int32_at(data, at):
+    return np.int64(data[at : at + 4].view(np.int32)[0])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _uint16_at(data, at):
+    return np.int64(data[at]) | (np.int64(data[at + 1]) << np.int64(8))
+
+
+@njit(cache=True, nogil=True)
+def body_length_at(data, message):
+    """Where `bodyLength` (field 3 of the Message table) of the message that starts at `message` stands."""
+    table = message + 8 + _int32_at(data, message + 8)
+    vtable = table - _int32_at(data, table)
+    return table + _uint16_at(data, vtable + 4 + 2 * 3)
+
+
+@njit(cache=True, nogil=True)
+def seal_messages(data, starts, stops, metadata_bytes, checksums):
+    """Let the body of each message ``data[start:stop]`` include its padding; put down its checksum.
+
+    `metadata_bytes` receives the length of each message's prefix and metadata.
+    """
+    for page in range(len(starts)):
+        start, stop = starts[page], stops[page]
+        metadata = np.int64(8) + _int32_at(data, start + 4)
+        at = body_length_at(data, start)
+        data[at : at + 8].view(np.int64)[0] = stop - start - metadata
+        metadata_bytes[page] = metadata
+        checksums[page] = hash_bytes(data, start, stop)

@@ -1,0 +1,112 @@
+"""XXH64 (seed 0): checksums of pages and hashes of keys."""
+
+import numpy as np
+from numba import njit
+
+_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
+_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_PRIME_3 = np.uint64(0x165667B19E3779F9)
+_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
+_PRIME_5 = np.uint64(0x27D4EB2F165667C5)
+_LANE_1 = np.uint64(0x60EA27EEADC0B5D6)  # PRIME_1 + PRIME_2, modulo 2**64
+_LANE_4 = np.uint64(0x61C8864E7A143579)  # -PRIME_1, modulo 2**64
+_BITS = np.uint64(64)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _rotate(value, bits):
+    return (value << np.uint64(bits)) | (value >> (_BITS - np.uint64(bits)))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _round(lane, word):
+    return _rotate(lane + word * _PRIME_2, 31) * _PRIME_1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _merge(total, lane):
+    return (total ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _avalanche(total):
+    total = (total ^ (total >> np.uint64(33))) * _PRIME_2
+    total = (total ^ (total >> np.uint64(29))) * _PRIME_3
+    return total ^ (total >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _stripes(words, count):
+    lane_1, lane_2, lane_3, lane_4 = _LANE_1, _PRIME_2, np.uint64(0), _LANE_4
+    for at in range(0, count * 4, 4):
+        lane_1 = _round(lane_1, words[at])
+        lane_2 = _round(lane_2, words[at + 1])
+        lane_3 = _round(lane_3, words[at + 2])
+        lane_4 = _round(lane_4, words[at + 3])
+    total = _rotate(lane_1, 1) + _rotate(lane_2, 7) + _rotate(lane_3, 12) + _rotate(lane_4, 18)
+    return _merge(_merge(_merge(_merge(total, lane_1), lane_2), lane_3), lane_4)
+
+
+@njit(cache=True, nogil=True)
+def hash_bytes(data, start, stop):
+    """XXH64 of ``data[start:stop]`` (uint8)."""
+    length = stop - start
+    word_count = length // 8
+    words = data[start : start + word_count * 8].view(np.uint64)
+    stripe_count = length // 32
+    total = _stripes(words, stripe_count) if stripe_count > 0 else _PRIME_5
+    total += np.uint64(length)
+    for at in range(stripe_count * 4, word_count):
+        total = _rotate(total ^ _round(np.uint64(0), words[at]), 27) * _PRIME_1 + _PRIME_4
+    at = start + word_count * 8
+    if at + 4 <= stop:
+        half = np.uint64(data[at : at + 4].view(np.uint32)[0])
+        total = _rotate(total ^ (half * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
+        at += 4
+    while at < stop:
+        total = _rotate(total ^ (np.uint64(data[at]) * _PRIME_5), 11) * _PRIME_1
+        at += 1
+    return _avalanche(total)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def hash_word(word):
+    """XXH64 of the eight bytes of one uint64."""
+    total = _PRIME_5 + np.uint64(8)
+    total = _rotate(total ^ _round(np.uint64(0), word), 27) * _PRIME_1 + _PRIME_4
+    return _avalanche(total)
+
+
+@njit(cache=True, nogil=True)
+def hash_words(words):
+    """XXH64 of every element of a uint64 column."""
+    hashes = np.empty(len(words), np.uint64)
+    for row in range(len(words)):
+        hashes[row] = hash_word(words[row])
+    return hashes
+
+
+@njit(cache=True, nogil=True)
+def hash_slices(data, offsets):
+    """XXH64 of every value of a variable-length column: ``data[offsets[i]:offsets[i + 1]]``."""
+    count = len(offsets) - 1
+    hashes = np.empty(count, np.uint64)
+    for row in range(count):
+        hashes[row] = hash_bytes(data, np.int64(offsets[row]), np.int64(offsets[row + 1]))
+    return hashes
+
+
+@njit(cache=True, nogil=True)
+def hash_ranges(data, starts, stops):
+    """XXH64 of every ``data[starts[i]:stops[i]]``, for example of the pages in a buffer."""
+    hashes = np.empty(len(starts), np.uint64)
+    for at in range(len(starts)):
+        hashes[at] = hash_bytes(data, starts[at], stops[at])
+    return hashes
+
+
+@njit(cache=True, nogil=True)
+def combine_hashes(left, right):
+    """Fold the hashes of one more key column into those of the columns before it."""
+    for row in range(len(left)):
+        left[row] = hash_word(_rotate(left[row], 27) * _PRIME_1 ^ right[row])

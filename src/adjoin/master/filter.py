@@ -1,0 +1,99 @@
+"""Membership filter: a key that is not in the master costs no read."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from adjoin.kernels.bloom import WORDS_PER_BLOCK, add_keys, has_keys
+from adjoin.master import files
+
+_BITS_PER_BLOCK = 32 * WORDS_PER_BLOCK
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class KeyFilter:
+    """Split-block Bloom filter over encoded keys.
+
+    Attributes:
+        words: The bits, in blocks of eight words.
+        capacity: For how many keys it was made.
+    """
+
+    words: NDArray[np.uint32]
+    capacity: int
+
+    @classmethod
+    def for_keys(cls, keys: int, bits: int) -> "KeyFilter":
+        """An empty filter with `bits` bits for each of so many keys."""
+        blocks = max(1, -(-keys * bits // _BITS_PER_BLOCK))
+        return cls(np.zeros(blocks * WORDS_PER_BLOCK, np.uint32), max(1, keys))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.words.nbytes)
+
+    def add(self, encoded: NDArray[np.int64]) -> None:
+        add_keys(self.words, encoded)
+
+    def contains(self, encoded: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """False: the key was never added. True: it was, or (rarely) the bits of others cover it."""
+        found = np.empty(len(encoded), np.bool_)
+        has_keys(self.words, encoded, found)
+        return found
+
+    def copy(self) -> "KeyFilter":
+        return KeyFilter(self.words.copy(), self.capacity)
+
+    def to_bytes(self) -> pa.Buffer:
+        """A plain Arrow IPC file with one column of words."""
+        batch = pa.record_batch([pa.array(self.words)], names=["words"])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, capacity: int) -> "KeyFilter":
+        words = pa.ipc.open_file(pa.py_buffer(data)).read_all()["words"]
+        return cls(np.concatenate([chunk.to_numpy() for chunk in words.chunks]), capacity)
+
+
+class KeySpool:
+    """The distinct keys of sorted rows on disk, until it is known how many there are."""
+
+    def __init__(self, path: str) -> None:
+        self.keys = 0
+        self._path = path
+        self._file: files.NewFile | None = None
+        self._last: int | None = None
+
+    def add(self, keys: NDArray[np.int64]) -> None:
+        """Note the next keys in ascending order."""
+        if not len(keys):
+            return
+        fresh = np.empty(len(keys), np.bool_)
+        fresh[0] = self._last is None or int(keys[0]) != self._last
+        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+        distinct = keys[fresh]
+        self._last = int(keys[-1])
+        if self._file is None:
+            self._file = files.NewFile(self._path)
+        self._file.write(distinct.view(np.uint8))
+        self.keys += len(distinct)
+
+    def to_filter(self, bits: int) -> KeyFilter:
+        made = KeyFilter.for_keys(self.keys, bits)
+        if self._file is not None:
+            for start in range(0, self._file.bytes, _CHUNK_BYTES):
+                data = self._file.read(start, min(_CHUNK_BYTES, self._file.bytes - start))
+                made.add(np.frombuffer(data, np.int64))
+        return made
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            files.discard(self._path)
+            self._file = None

@@ -1,0 +1,266 @@
+"""Keys as one int64 column: order-preserving where the type allows it, else a hash.
+
+Everything below the codec (sorting, index, probing) sees int64 alone. A hashed key is only a
+hint: the real key columns are compared after a match, with `KeyCodec.same`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from adjoin.errors import SchemaError
+from adjoin.kernels.hashing import combine_hashes, hash_slices, hash_words
+from adjoin.master.casts import widens
+from adjoin.parts.rows import offsets_of
+
+KEY_COLUMN = "_adjoin_key"
+_HASH_BITS = 64
+_ORDERED_DIGITS = 18  # decimals of so many digits fit into int64
+_SIGN = np.int64(np.iinfo(np.int64).min)
+_MAGNITUDE = np.int64(np.iinfo(np.int64).max)
+_NAN = np.int64(0x7FF8 << 48)
+
+Keys = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KeyCodec:
+    """Turns the key columns of a master, or of a stream joined with it, into int64.
+
+    Attributes:
+        columns: Names of the key columns.
+        types: Their storage types.
+        kind: "identity" (the column is int64 already), "ordered" (encoded, order kept) or "hashed".
+        hash_bits: How many bits of the hash are used; fewer than 64 only to force collisions in tests.
+    """
+
+    columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    kind: str
+    hash_bits: int = _HASH_BITS
+
+    @classmethod
+    def of(cls, schema: pa.Schema, key_columns: Sequence[str], *, hash_bits: int = _HASH_BITS) -> "KeyCodec":
+        """The codec for these columns of the schema, or a SchemaError that says which cannot be a key."""
+        types = tuple(_storage(schema.field(name).type) for name in key_columns)
+        for name, type_ in zip(key_columns, types, strict=True):
+            if not (_fits_int64(type_) or _is_hashable(type_)):
+                raise SchemaError(
+                    f"column {name!r} of type {type_} cannot be a key; keys are integers, floats, decimals, "
+                    "booleans, dates, times, timestamps, durations, strings and binaries: cast it to one of these"
+                )
+        kind = "hashed"
+        if len(types) == 1 and _fits_int64(types[0]):
+            kind = "identity" if _is_int64(types[0]) else "ordered"
+        return cls(tuple(key_columns), types, kind, hash_bits)
+
+    @property
+    def ordered(self) -> bool:
+        """True if encoded keys sort as the keys do, which range predicates need."""
+        return self.kind != "hashed"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "hash_bits": self.hash_bits}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any], schema: pa.Schema, key_columns: Sequence[str]) -> "KeyCodec":
+        codec = cls.of(schema, key_columns, hash_bits=int(saved["hash_bits"]))
+        if codec.kind != saved["kind"]:
+            raise SchemaError(f"key {list(key_columns)} is stored as {saved['kind']!r}, expected {codec.kind!r}")
+        return codec
+
+    def encode(self, columns: Sequence[pa.Array]) -> tuple[Keys, NDArray[np.bool_] | None]:
+        """Encoded keys and which of them are valid (None: all). A null in any column is a null key.
+
+        The columns must have the codec's types, see `conform`.
+        """
+        plain = [_unwrap(column) for column in columns]
+        if self.kind == "hashed":
+            keys = self._hash(plain)
+        else:
+            keys = _to_int64(plain[0])
+        return keys, valid_rows(plain)
+
+    def conform(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """A stream's key columns in the master's types, if that loses nothing; else SchemaError."""
+        if len(columns) != len(self.types):
+            raise SchemaError(f"the key has {len(self.types)} columns {list(self.columns)}, got {len(columns)}")
+        named = zip(self.columns, columns, self.types, strict=True)
+        return [_conform(name, _unwrap(column), type_) for name, column, type_ in named]
+
+    def check_types(self, types: Sequence[pa.DataType]) -> None:
+        """Raise the SchemaError that `conform` would for columns of these types."""
+        self.conform([pa.array([], type_) for type_ in types])
+
+    def same(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
+        """Where the keys of two lists of conformed columns are equal, row by row; null equals nothing."""
+        equal = np.ones(len(left[0]), np.bool_)
+        for one, other, type_ in zip(left, right, self.types, strict=True):
+            one, other = _unwrap(one), _unwrap(other)
+            valid = valid_rows([one, other])
+            if _fits_int64(type_):
+                equal &= _to_int64(one) == _to_int64(other)
+            else:
+                equal &= pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
+            if valid is not None:
+                equal &= valid
+        return equal
+
+    def identify(self, columns: Sequence[pa.Array]) -> NDArray[np.int64]:
+        """A number for each row that is the same exactly where the keys are the same (no nulls)."""
+        numbers = np.zeros(len(columns[0]), np.int64)
+        for column, type_ in zip(columns, self.types, strict=True):
+            column = _unwrap(column)
+            values = _to_int64(column) if _fits_int64(type_) else _dictionary_codes(column)
+            _, codes = np.unique(values, return_inverse=True)
+            _, numbers = np.unique(numbers * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
+        return numbers.astype(np.int64, copy=False)
+
+    def _hash(self, columns: Sequence[pa.Array]) -> Keys:
+        hashes = _hash_column(columns[0])
+        for column in columns[1:]:
+            combine_hashes(hashes, _hash_column(column))
+        if self.hash_bits < _HASH_BITS:
+            hashes &= np.uint64((1 << self.hash_bits) - 1)
+        return hashes.view(np.int64)
+
+
+def fixed_values(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values of a fixed-width array as they lie in memory, also under nulls."""
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def valid_rows(columns: Sequence[pa.Array]) -> NDArray[np.bool_] | None:
+    """Rows without a null in any of the columns; None if there are no nulls."""
+    valid: NDArray[np.bool_] | None = None
+    for column in columns:
+        if column.null_count:
+            here = column.is_valid().to_numpy(zero_copy_only=False)
+            valid = here if valid is None else valid & here
+    return valid
+
+
+def _storage(type_: pa.DataType) -> pa.DataType:
+    return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+
+
+def _unwrap(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
+
+
+def _is_int64(type_: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(
+        is_.is_int64(type_)
+        or is_.is_timestamp(type_)
+        or is_.is_date64(type_)
+        or is_.is_time64(type_)
+        or is_.is_duration(type_)
+    )
+
+
+def _fits_int64(type_: pa.DataType) -> bool:
+    if pa.types.is_decimal(type_):
+        return bool(type_.precision <= _ORDERED_DIGITS)
+    is_ = pa.types
+    small = is_.is_integer(type_) or is_.is_boolean(type_) or is_.is_floating(type_)
+    return bool(small or is_.is_date(type_) or is_.is_time(type_) or _is_int64(type_))
+
+
+def _is_hashable(type_: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(_is_text(type_) or is_.is_fixed_size_binary(type_) or is_.is_decimal(type_))
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    is_ = pa.types
+    short = is_.is_string(type_) or is_.is_binary(type_)
+    return bool(short or is_.is_large_string(type_) or is_.is_large_binary(type_))
+
+
+def _to_int64(array: pa.Array) -> Keys:
+    """Order-preserving int64 of a column that `_fits_int64`."""
+    type_ = array.type
+    if pa.types.is_boolean(type_):
+        return array.cast(pa.int8()).fill_null(0).to_numpy().astype(np.int64)
+    if pa.types.is_floating(type_):
+        return _float_order(fixed_values(array, np.dtype(f"f{type_.bit_width // 8}")))
+    if pa.types.is_decimal(type_):
+        return _decimal_units(array)
+    sign = "u" if pa.types.is_unsigned_integer(type_) else "i"
+    values = fixed_values(array, np.dtype(f"{sign}{type_.bit_width // 8}"))
+    if pa.types.is_uint64(type_):
+        return values.view(np.int64) ^ _SIGN
+    return values.astype(np.int64, copy=False)
+
+
+def _float_order(values: NDArray[Any]) -> Keys:
+    wide = values.astype(np.float64) + 0.0  # makes -0.0 the same as 0.0
+    bits = np.where(np.isnan(wide), _NAN, wide.view(np.int64))
+    order: Keys = bits ^ ((bits >> np.int64(63)) & _MAGNITUDE)
+    return order
+
+
+def _decimal_units(array: pa.Array) -> Keys:
+    width = array.type.bit_width // 8
+    if width <= 8:
+        return fixed_values(array, np.dtype(f"i{width}")).astype(np.int64, copy=False)
+    # So few digits that the low eight bytes hold the whole number; Arrow is little-endian.
+    words = fixed_values(array, np.dtype((np.int64, width // 8)))
+    return np.ascontiguousarray(words[:, 0])
+
+
+def _hash_column(array: pa.Array) -> NDArray[np.uint64]:
+    if _fits_int64(array.type):
+        return np.asarray(hash_words(_to_int64(array).view(np.uint64)))
+    data, offsets = _bytes_of(array)
+    return np.asarray(hash_slices(data, offsets))
+
+
+def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """The bytes of a text, fixed-size binary or decimal column, and where each value begins."""
+    buffers = array.buffers()
+    if _is_text(array.type):
+        empty = buffers[2] is None or buffers[2].size == 0
+        return np.empty(0, np.uint8) if empty else np.frombuffer(buffers[2], np.uint8), offsets_of(array)
+    width = array.type.bit_width // 8
+    data = np.empty(0, np.uint8) if buffers[1] is None else np.frombuffer(buffers[1], np.uint8)
+    first = array.offset * width
+    return data, np.arange(first, first + (len(array) + 1) * width, width or 1, dtype=np.int64)[: len(array) + 1]
+
+
+def _dictionary_codes(array: pa.Array) -> NDArray[np.int64]:
+    if not _is_text(array.type):
+        width = array.type.bit_width // 8
+        values = fixed_values(array, np.dtype(f"V{width}")) if width else np.zeros(len(array), "V1")
+        array = pa.array([bytes(value) for value in values], pa.binary())
+    return array.dictionary_encode().indices.to_numpy().astype(np.int64)
+
+
+def _conform(name: str, column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if column.type.equals(type_):
+        return column
+    if not widens(column.type, type_):
+        raise SchemaError(
+            f"key column {name!r} is {type_} in the master and {column.type} in the stream; "
+            f"cast the stream's column to {type_} before the join"
+        )
+    try:
+        return column.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"key column {name!r} is {type_} in the master; a value of the stream's {column.type} "
+            f"does not fit: {error}"
+        ) from error

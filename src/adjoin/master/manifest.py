@@ -1,0 +1,161 @@
+"""The manifest: one immutable file that says what a version of the master consists of."""
+
+import base64
+import json
+import os
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from adjoin.errors import CorruptionError, SchemaError
+from adjoin.master.datafile import DataFile, checksum_of
+from adjoin.master.keys import KEY_COLUMN, KeyCodec
+
+FORMAT = 1
+TXNS_KEPT = 10_000
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """An index or filter file: its name, its XXH64, and for a filter the keys it was made for."""
+
+    name: str
+    checksum: int
+    capacity: int = 0
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything that is fixed for one version."""
+
+    version: int
+    created: str
+    key: tuple[str, ...]
+    codec: KeyCodec
+    schema: pa.Schema
+    page_bytes: int
+    fill: float
+    filter_bits: int
+    rows: int
+    pages: int
+    bytes: int
+    files: tuple[DataFile, ...]
+    index: IndexFile
+    filter: IndexFile | None
+    txns: tuple[str, ...]
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        return stored_schema(self.schema, self.codec)
+
+    @property
+    def key_column(self) -> str:
+        """The stored int64 column by which rows are sorted."""
+        return key_column(self.codec)
+
+    def next(self, **changes: Any) -> "Manifest":
+        """The version that follows, with these changes."""
+        return replace(self, version=self.version + 1, created=now(), **changes)
+
+    def file_names(self) -> set[str]:
+        """Names of all files in the directories of data and indexes that this version needs."""
+        names = {file.name for file in self.files} | {self.index.name}
+        return names | {self.filter.name} if self.filter else names
+
+    def to_bytes(self) -> bytes:
+        saved = {
+            "format": FORMAT,
+            "version": self.version,
+            "created": self.created,
+            "key": list(self.key),
+            "codec": self.codec.to_json(),
+            "schema": base64.b64encode(self.schema.serialize()).decode(),
+            "page_bytes": self.page_bytes,
+            "fill": self.fill,
+            "filter_bits": self.filter_bits,
+            "rows": self.rows,
+            "pages": self.pages,
+            "bytes": self.bytes,
+            "files": [_file_to_json(file) for file in self.files],
+            "index": _index_to_json(self.index),
+            "filter": _index_to_json(self.filter) if self.filter else None,
+            "txns": list(self.txns),
+        }
+        body = json.dumps(saved, indent=1).encode() + b"\n"
+        return f"{checksum_of(body):016x}\n".encode() + body
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes, data_directory: str) -> "Manifest":
+        first, _, body = data.partition(b"\n")
+        if not body or f"{checksum_of(body):016x}".encode() != first:
+            raise CorruptionError(
+                f"{path} is damaged (checksum differs); restore it from a copy or open an older version"
+            )
+        saved = json.loads(body)
+        if saved["format"] != FORMAT:
+            raise SchemaError(f"{path} has format {saved['format']}, this adjoin reads {FORMAT}: use a newer adjoin")
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["schema"])))
+        key = tuple(saved["key"])
+        return cls(
+            version=saved["version"],
+            created=saved["created"],
+            key=key,
+            codec=KeyCodec.from_json(saved["codec"], schema, key),
+            schema=schema,
+            page_bytes=saved["page_bytes"],
+            fill=saved["fill"],
+            filter_bits=saved["filter_bits"],
+            rows=saved["rows"],
+            pages=saved["pages"],
+            bytes=saved["bytes"],
+            files=tuple(_file_from_json(file, data_directory) for file in saved["files"]),
+            index=_index_from_json(saved["index"]),
+            filter=_index_from_json(saved["filter"]) if saved["filter"] else None,
+            txns=tuple(saved["txns"]),
+        )
+
+
+def key_column(codec: KeyCodec) -> str:
+    return codec.columns[0] if codec.kind == "identity" else KEY_COLUMN
+
+
+def stored_schema(schema: pa.Schema, codec: KeyCodec) -> pa.Schema:
+    """The columns of the data files: the user's, and before them the encoded key if it is not one of these."""
+    if codec.kind == "identity":
+        return schema
+    return schema.insert(0, pa.field(KEY_COLUMN, pa.int64(), nullable=False))
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _file_to_json(file: DataFile) -> dict[str, Any]:
+    return {
+        "name": file.name,
+        "bytes": file.bytes,
+        "header_bytes": file.header_bytes,
+        "footer_bytes": file.footer_bytes,
+        "checksum": f"{file.checksum:016x}",
+    }
+
+
+def _file_from_json(saved: dict[str, Any], directory: str) -> DataFile:
+    return DataFile(
+        saved["name"],
+        os.path.join(directory, saved["name"]),
+        saved["bytes"],
+        saved["header_bytes"],
+        saved["footer_bytes"],
+        int(saved["checksum"], 16),
+    )
+
+
+def _index_to_json(file: IndexFile) -> dict[str, Any]:
+    return {"name": file.name, "checksum": f"{file.checksum:016x}", "capacity": file.capacity}
+
+
+def _index_from_json(saved: dict[str, Any]) -> IndexFile:
+    return IndexFile(saved["name"], int(saved["checksum"], 16), saved["capacity"])

@@ -1,0 +1,211 @@
+"""The master: a sorted relation on disk, with versions."""
+
+import builtins
+import os
+import weakref
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from adjoin.errors import CorruptionError
+from adjoin.master import files
+from adjoin.master.build import BuildOptions, build
+from adjoin.master.datafile import DataFile, checksum_of
+from adjoin.master.filter import KeyFilter
+from adjoin.master.index import PageIndex
+from adjoin.master.keys import KeyCodec
+from adjoin.master.manifest import IndexFile, Manifest
+from adjoin.master.vacuum import Vacuumed, vacuum
+from adjoin.master.versions import Home, Pinned
+from adjoin.parts.budget import parse_bytes
+from adjoin.parts.progress import Progress
+
+
+class Master:
+    """One version of a master, open for reading; `build` and `open` make it.
+
+    How it works: rows are sorted by an encoded key and cut into pages, each of them an Arrow record
+    batch in a plain Arrow IPC file. A version is an immutable manifest that names data files, index
+    and filter. As long as this object lives, `vacuum` leaves its version alone.
+    """
+
+    def __init__(self, home: Home, pinned: Pinned) -> None:
+        self._home = home
+        self._manifest = pinned.manifest
+        self._release = weakref.finalize(self, pinned.lock.release)
+
+    @classmethod
+    def build(
+        cls,
+        source: Any,
+        key: str | Sequence[str],
+        path: str | os.PathLike[str],
+        *,
+        page_bytes: int = 8192,
+        fill: float = 0.8,
+        filter_bits: int = 0,
+        memory: int | str = "256MB",
+        null_keys: str = "error",
+        progress: bool | None = None,
+    ) -> "Master":
+        """Make a master from rows and open it.
+
+        Args:
+            source: A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, or a path to a Parquet
+                file or to a directory of them.
+            key: The key column, or several. Keys may repeat.
+            path: A directory for the master; it is made if need be.
+            page_bytes: The length of a page, a multiple of 4096. A longer row gets a longer page.
+            fill: How full pages are made, so that later changes find room.
+            filter_bits: Bits per key of the membership filter, 0 for none. With 8, about 2 % of the keys
+                that do not exist still cost a read.
+            memory: What sorting may hold; more is spilled to `path`. Also the unit of reading: a source
+                that hands out larger batches is not cut by it.
+            null_keys: "error", or "drop" to leave out rows with a null key.
+            progress: Show a bar on stderr; None shows it if that is a terminal.
+
+        Returns:
+            Version 1.
+
+        Raises:
+            MasterExistsError: There is a master at the path.
+            NullKeyError: Rows have null keys; says how many.
+            SchemaError: A column has a type that cannot be stored, or cannot be a key.
+            StorageError: The file system refused, for example because the disk is full.
+
+        Example:
+            >>> import tempfile
+            >>> products = pa.table({"product_id": [3, 1, 2], "name": ["pen", "ink", "paper"]})
+            >>> with tempfile.TemporaryDirectory() as path:
+            ...     with Master.build(products, key="product_id", path=path) as master:
+            ...         master.rows, master.pages, master.version
+            (3, 1, 1)
+
+        Cost: every row is read, sorted and written once, and once more for each factor of 64 by which
+        the rows exceed a quarter of `memory`.
+        """
+        options = BuildOptions(
+            page_bytes=page_bytes,
+            fill=fill,
+            filter_bits=filter_bits,
+            memory_bytes=parse_bytes(memory),
+            null_keys=null_keys,
+        )
+        home = Home(path)
+        build(source, key, home, options, Progress(progress))
+        return cls(home, home.pin(1))
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], version: int | None = None) -> "Master":
+        """Open the newest version of the master at the path, or the one given."""
+        home = Home(path)
+        return cls(home, home.pin(version))
+
+    def at(self, version: int) -> "Master":
+        """Open another version; VersionNotFoundError if it was never committed or has been vacuumed."""
+        return Master(self._home, self._home.pin(version))
+
+    def versions(self) -> list[int]:
+        """The versions there are now, oldest first."""
+        return self._home.versions()
+
+    @property
+    def path(self) -> str:
+        """The directory of the master."""
+        return self._home.path
+
+    @property
+    def version(self) -> int:
+        """The number of this version; the first is 1."""
+        return self._manifest.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they were given, encodings undone."""
+        return self._manifest.schema
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """The columns of the data files; an encoded key comes first unless a column is its own encoding."""
+        return self._manifest.stored_schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns."""
+        return self._manifest.key
+
+    @property
+    def key_column(self) -> str:
+        """The stored int64 column that holds the encoded key."""
+        return self._manifest.key_column
+
+    @property
+    def codec(self) -> KeyCodec:
+        """How keys become int64."""
+        return self._manifest.codec
+
+    @property
+    def rows(self) -> int:
+        """Rows of this version."""
+        return self._manifest.rows
+
+    @property
+    def pages(self) -> int:
+        """Pages of this version."""
+        return self._manifest.pages
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the pages of this version, padding included."""
+        return self._manifest.bytes
+
+    @property
+    def page_bytes(self) -> int:
+        """The length of a page; only pages of a single long row are longer."""
+        return self._manifest.page_bytes
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The data files, in the order in which `index.file` counts them."""
+        return self._manifest.files
+
+    @cached_property
+    def index(self) -> PageIndex:
+        """Where each page is and which keys it holds; read and verified at first use."""
+        index = PageIndex.from_bytes(self._read_verified(self._manifest.index))
+        return index
+
+    @cached_property
+    def filter(self) -> KeyFilter | None:
+        """The membership filter, if the master was built with one; read and verified at first use."""
+        file = self._manifest.filter
+        return KeyFilter.from_bytes(self._read_verified(file), file.capacity) if file else None
+
+    def vacuum(self, keep: int = 10) -> Vacuumed:
+        """Remove all versions but the newest `keep` and those that are open somewhere, and crash garbage.
+
+        While another process or thread writes, nothing is removed; call it again later.
+        """
+        return vacuum(self._home, keep)
+
+    def close(self) -> None:
+        """Let `vacuum` remove this version. Reading from it afterwards may fail."""
+        self._release()
+
+    def __enter__(self) -> "Master":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Master({self.path!r}, version={self.version}, rows={self.rows}, pages={self.pages})"
+
+    def _read_verified(self, file: IndexFile) -> builtins.bytes:
+        path = os.path.join(self._home.index_dir, file.name)
+        data = files.read_file(path)
+        if checksum_of(data) != file.checksum:
+            raise CorruptionError(f"{path} is damaged (checksum differs); restore it or open an older version")
+        return data

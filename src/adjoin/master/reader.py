@@ -1,0 +1,128 @@
+"""Reads pages of one master version into an arena, several at a time, each one verified."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from adjoin.errors import CorruptionError, StorageError
+from adjoin.kernels.pages import PAGE_DAMAGED, READ_FAILED, read_scans
+from adjoin.kernels.types import Array
+from adjoin.master.device import Cost, Device
+from adjoin.master.index import PageIndex
+from adjoin.master.master import Master
+from adjoin.parts.arena import BLOCK_BYTES, Arena
+from adjoin.parts.columns import PageColumns
+from adjoin.parts.readplan import ReadPlan
+
+_FILE_GAP_BLOCKS = 1 << 33
+"""More than any scan is long, so that no plan reaches from one file into the next."""
+
+
+@dataclass
+class ReadCounts:
+    pages_read: int = 0
+    seeks: int = 0
+    bytes_read: int = 0
+
+
+class PageReader:
+    """Reads pages of a master version into slots.
+
+    Args:
+        master: The version.
+        index: Its index.
+        arena: Where pages go.
+        columns: Notes where the buffers of each page lie.
+        device: What the files are on.
+    """
+
+    def __init__(
+        self, master: Master, index: PageIndex, arena: Arena, columns: PageColumns, device: Device
+    ) -> None:
+        self._files = master.files
+        self._index = index
+        self._arena = arena
+        self._columns = columns
+        self._device = device
+        self._descriptors: dict[int, int] = {}
+        self.counts = ReadCounts()
+        self.cost: Cost = device.cost([file.path for file in self._files])
+
+    def position(self, pages: Array) -> Array:
+        """Where the pages begin, in blocks; pages of one file are as far apart as on the disk."""
+        return self._index.file[pages].astype(np.int64) * _FILE_GAP_BLOCKS + self._index.block[pages]
+
+    def start(self, pages: Array, slots: Array, plan: ReadPlan, begin: int, end: int) -> Callable[[], None]:
+        """Begin to read the scans begin..end-1 of a plan over pages; the result waits for them.
+
+        Args:
+            pages: Exactly the pages of these scans, in the order of the disk.
+            slots: The slot that each goes to.
+            plan: The plan; positions count from its first page, not from `pages`.
+            begin: First scan.
+            end: Last scan + 1.
+        """
+        offset = plan.first[begin]
+        first = plan.first[begin:end] - offset
+        last = plan.last[begin:end] - offset
+        blocks = int(plan.blocks[begin:end].sum())
+        arguments = (
+            self._descriptors_of(pages),
+            self._index.block[pages].astype(np.int64) * BLOCK_BYTES,
+            self._index.blocks[pages].astype(np.int64) * BLOCK_BYTES,
+            self._index.checksum[pages],
+            slots,
+            self._arena.slot_base,
+            self._arena.bytes,
+            self._arena.words,
+            self._arena.scratch_at,
+            self._arena.scratch_bytes,
+            self._columns.wanted,
+            self._columns.offsets,
+            self._columns.rows,
+        )
+        wait = self._device.start(
+            lambda from_scan, to_scan: read_scans(first, last, from_scan, to_scan, *arguments),
+            end - begin,
+            blocks,
+        )
+
+        def finish() -> None:
+            for status, page in wait():
+                if status == READ_FAILED:
+                    self._raise_read_failure(pages[page])
+                if status == PAGE_DAMAGED:
+                    self._raise_damage(pages[page])
+            self.counts.pages_read += len(pages)
+            self.counts.seeks += end - begin
+            self.counts.bytes_read += blocks * BLOCK_BYTES
+
+        return finish
+
+    def close(self) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def _descriptors_of(self, pages: Array) -> Array:
+        files = self._index.file[pages]
+        table = np.full(len(self._files), -1, np.int32)
+        for file in np.unique(files).tolist():
+            if file not in self._descriptors:
+                self._descriptors[file] = self._device.open(self._files[file].path)
+            table[file] = self._descriptors[file]
+        return table[files]
+
+    def _place(self, page: int) -> str:
+        file = self._files[self._index.file[page]]
+        return f"{file.path}, page {page} at byte {int(self._index.block[page]) * BLOCK_BYTES}"
+
+    def _raise_read_failure(self, page: int) -> None:
+        raise StorageError(f"cannot read {self._place(page)}: the file is shorter than its index says, or the device failed")
+
+    def _raise_damage(self, page: int) -> None:
+        raise CorruptionError(
+            f"{self._place(page)} is damaged: its checksum does not match; restore the file or build the master again"
+        )

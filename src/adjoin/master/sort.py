@@ -1,0 +1,208 @@
+"""External sort: any number of rows in the order of one int64 column, in bounded memory.
+
+Rows are gathered up to a quarter of the memory, sorted, and spilled as a run; runs are merged in
+blocks, a bounded number at a time. Rows with equal keys keep the order in which they came.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from adjoin.master import files
+from adjoin.master.source import split
+
+_LARGEST_RUN_BYTES = 1 << 30  # string columns of one run stay far below the 2 GiB of their offsets
+_SMALLEST_BLOCK_BYTES = 16 << 10
+_LARGEST_BLOCK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Run:
+    """Sorted rows in a temporary file: record batch messages, and where each of them begins."""
+
+    path: str
+    offsets: list[int]
+
+
+class ExternalSorter:
+    """Takes batches in any order, gives them back sorted.
+
+    Args:
+        new_path: Names a new temporary file.
+        schema: Of the batches.
+        key_column: The int64 column to sort by.
+        memory_bytes: What the sort may hold at once.
+    """
+
+    def __init__(
+        self, new_path: Callable[[], str], schema: pa.Schema, key_column: str, memory_bytes: int
+    ) -> None:
+        self.schema = schema
+        self.rows = 0
+        self._new_path = new_path
+        self._key_at = schema.get_field_index(key_column)
+        self._run_bytes = min(memory_bytes // 4, _LARGEST_RUN_BYTES)
+        self._block_bytes = min(max(memory_bytes // 256, _SMALLEST_BLOCK_BYTES), _LARGEST_BLOCK_BYTES)
+        self._fan_in = max(2, self._run_bytes // self._block_bytes)
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+        self._runs: list[Run] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self._gathered and self._gathered_bytes + batch.nbytes > self._run_bytes:
+            self._runs.append(self._spill(self._sort_gathered()))
+        self._gathered.append(batch)
+        self._gathered_bytes += batch.nbytes
+        self.rows += batch.num_rows
+
+    def sorted(self) -> Iterator[pa.RecordBatch]:
+        """All rows in order, in batches of about a block. Nothing can be added any more."""
+        if not self._runs:
+            yield from self._sort_gathered()
+            return
+        if self._gathered:
+            self._runs.append(self._spill(self._sort_gathered()))
+        while len(self._runs) > self._fan_in:
+            self._merge_pass()
+        yield from self._merge(self._runs)
+
+    def close(self) -> None:
+        """Remove what was spilled."""
+        for run in self._runs:
+            files.discard(run.path)
+        self._runs.clear()
+
+    def _sort_gathered(self) -> Iterator[pa.RecordBatch]:
+        batches, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if not batches:
+            return
+        rows = _concat(batches)
+        batches.clear()
+        keys = _keys(rows, self._key_at)
+        step = max(1, self._block_bytes * rows.num_rows // max(1, rows.nbytes))
+        in_order = bool((keys[:-1] <= keys[1:]).all())
+        order = None if in_order else np.argsort(keys, kind="stable")
+        for start in range(0, rows.num_rows, step):
+            if order is None:
+                yield rows.slice(start, step)
+            else:
+                yield rows.take(pa.array(order[start : start + step]))
+
+    def _spill(self, batches: Iterator[pa.RecordBatch]) -> Run:
+        run = Run(self._new_path(), [0])
+        file = files.NewFile(run.path)
+        try:
+            for batch in batches:
+                for part in split(batch, 2 * self._block_bytes):
+                    file.write(part.serialize())
+                    run.offsets.append(file.bytes)
+        except BaseException:
+            files.discard(run.path)
+            raise
+        finally:
+            file.close()
+        return run
+
+    def _merge_pass(self) -> None:
+        """Replace each group of neighbouring runs by one."""
+        waiting, self._runs = self._runs, []
+        while waiting:
+            group, waiting = waiting[: self._fan_in], waiting[self._fan_in :]
+            try:
+                merged = self._spill(self._merge(group)) if len(group) > 1 else group[0]
+            except BaseException:
+                self._runs += group + waiting
+                raise
+            if len(group) > 1:
+                for run in group:
+                    files.discard(run.path)
+            self._runs.append(merged)
+
+    def _merge(self, runs: list[Run]) -> Iterator[pa.RecordBatch]:
+        cursors = [_Cursor(run, self.schema, self._key_at) for run in runs]
+        try:
+            while cursors := [cursor for cursor in cursors if cursor.left]:
+                pieces = _next_pieces(cursors)
+                rows = _concat(pieces)
+                if len(pieces) > 1:
+                    rows = rows.take(pa.array(np.argsort(_keys(rows, self._key_at), kind="stable")))
+                yield rows
+        finally:
+            for cursor in cursors:
+                cursor.close()
+
+
+class _Cursor:
+    """The unread rest of a run; only its current block is in memory."""
+
+    def __init__(self, run: Run, schema: pa.Schema, key_at: int) -> None:
+        self._run = run
+        self._schema = schema
+        self._key_at = key_at
+        self._descriptor = files.open_to_read(run.path)
+        self._block = 0
+        self._load()
+
+    def _load(self) -> None:
+        start, stop = self._run.offsets[self._block], self._run.offsets[self._block + 1]
+        data = files.read_at(self._descriptor, self._run.path, start, stop - start)
+        self.rows = pa.ipc.read_record_batch(pa.py_buffer(data), self._schema)
+        self.keys = _keys(self.rows, self._key_at)
+        self._block += 1
+
+    @property
+    def more(self) -> bool:
+        """True if there are blocks after the current one."""
+        return self._block + 1 < len(self._run.offsets)
+
+    @property
+    def left(self) -> bool:
+        return len(self.keys) > 0
+
+    def take(self, count: int) -> pa.RecordBatch:
+        """The next rows of the current block."""
+        taken = self.rows.slice(0, count)
+        if count < len(self.keys):
+            self.rows, self.keys = self.rows.slice(count), self.keys[count:]
+        elif self.more:
+            self._load()
+        else:
+            self.keys = self.keys[:0]
+            self.close()
+        return taken
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _next_pieces(cursors: list[_Cursor]) -> list[pa.RecordBatch]:
+    """From every run the rows that no unread block can precede, in the order of the runs.
+
+    The first run whose block ends lowest sets the bound. Rows equal to the bound may still come
+    from this run, so later runs wait with theirs; this keeps equal keys in order.
+    """
+    limits = [int(cursor.keys[-1]) for cursor in cursors if cursor.more]
+    if not limits:
+        return [cursor.take(len(cursor.keys)) for cursor in cursors]
+    bound = min(limits)
+    setter = next(at for at, cursor in enumerate(cursors) if cursor.more and int(cursor.keys[-1]) == bound)
+    counts = [
+        int(np.searchsorted(cursor.keys, bound, "right" if at <= setter else "left"))
+        for at, cursor in enumerate(cursors)
+    ]
+    return [cursor.take(count) for cursor, count in zip(cursors, counts, strict=True) if count]
+
+
+def _keys(batch: pa.RecordBatch, key_at: int) -> NDArray[np.int64]:
+    column = batch.column(key_at)
+    return np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
+
+
+def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

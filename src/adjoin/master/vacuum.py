@@ -1,0 +1,68 @@
+"""Removing old versions that nobody reads, and files that no version names."""
+
+import os
+from dataclasses import dataclass
+
+from adjoin.errors import OptionError
+from adjoin.master import files
+from adjoin.master.versions import Home
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """What `Master.vacuum` has removed.
+
+    Attributes:
+        versions: The versions.
+        files: How many data, index, filter and temporary files.
+        bytes: Their length in all.
+    """
+
+    versions: tuple[int, ...]
+    files: int
+    bytes: int
+
+
+def vacuum(home: Home, keep: int) -> Vacuumed:
+    """Remove all but the newest `keep` versions and those that are pinned, then unnamed files.
+
+    While a writer is at work nothing is removed: its files have no version yet, and a version
+    removed under it could let it commit a number that was already taken.
+    """
+    if keep < 1:
+        raise OptionError(f"keep={keep}: the newest version cannot be removed, give 1 or more")
+    lock = files.lock_file(home.lock_path, exclusive=True)
+    if lock is None:
+        return Vacuumed((), 0, 0)
+    with lock:
+        removed = tuple(version for version in home.versions()[:-keep] if _remove_version(home, version))
+        if removed:
+            # A removed manifest must not come back after a power cut once its files are gone.
+            files.sync_dir(home.versions_dir)
+        named: set[str] = set()
+        for version in home.versions():
+            named |= home.read_manifest(version).file_names()
+        count, size = remove_orphans(home, named)
+    return Vacuumed(removed, count, size)
+
+
+def _remove_version(home: Home, version: int) -> bool:
+    path = home.manifest_path(version)
+    pin = files.lock_file(path, exclusive=True)
+    if pin is None:
+        return False
+    with pin:
+        files.unlink(path)
+    return True
+
+
+def remove_orphans(home: Home, named: set[str]) -> tuple[int, int]:
+    """Remove files that are not named; the caller holds the exclusive lock of writers."""
+    count = size = 0
+    for directory in (home.data_dir, home.index_dir, home.tmp_dir):
+        for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+            if entry.name not in named:
+                size += entry.stat().st_size
+                count += 1
+                files.unlink(entry.path)
+    return count, size

@@ -1,0 +1,122 @@
+"""Versions on disk: where files lie, which versions there are, commit, and pins.
+
+A version exists from the moment its manifest has its name; everything it names is durable before.
+An open master holds a shared lock on its manifest (the pin), a writer one on `writers.lock`.
+"""
+
+import os
+import re
+import uuid
+from dataclasses import dataclass
+
+from adjoin.errors import ConflictError, MasterNotFoundError, VersionNotFoundError
+from adjoin.master import files
+from adjoin.master.files import Bytes, Lock
+from adjoin.master.manifest import Manifest
+
+_MANIFEST_NAME = re.compile(r"(\d{20})\.json")
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A manifest whose files stay on disk as long as the lock is held."""
+
+    manifest: Manifest
+    lock: Lock
+
+
+class Home:
+    """The directory of one master."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self.versions_dir = os.path.join(self.path, "versions")
+        self.data_dir = os.path.join(self.path, "data")
+        self.index_dir = os.path.join(self.path, "index")
+        self.tmp_dir = os.path.join(self.path, "tmp")
+        self.lock_path = os.path.join(self.path, "writers.lock")
+
+    def create(self) -> None:
+        for directory in (self.versions_dir, self.data_dir, self.index_dir, self.tmp_dir):
+            files.make_dir(directory)
+        files.make_lock_file(self.lock_path)
+        files.sync_dir(self.path)
+        files.sync_dir(os.path.dirname(self.path))
+
+    def manifest_path(self, version: int) -> str:
+        return os.path.join(self.versions_dir, f"{version:020d}.json")
+
+    def versions(self) -> list[int]:
+        """Committed versions, oldest first."""
+        try:
+            names = os.listdir(self.versions_dir)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise files.storage_error(self.versions_dir, error) from error
+        return sorted(int(match[1]) for name in names if (match := _MANIFEST_NAME.fullmatch(name)))
+
+    def newest(self) -> int:
+        versions = self.versions()
+        if not versions:
+            raise MasterNotFoundError(f"there is no master at {self.path}; make one with Master.build")
+        return versions[-1]
+
+    def pin(self, version: int | None = None) -> Pinned:
+        """Lock and read a version, or the newest."""
+        while True:
+            chosen = self.newest() if version is None else version
+            lock = files.lock_file(self.manifest_path(chosen))
+            if lock is not None and lock.is_linked:
+                return Pinned(self._read_pinned(lock, chosen), lock)
+            if lock is not None:
+                lock.release()
+            if version is not None:
+                kept = self.versions()
+                raise VersionNotFoundError(
+                    f"version {version} of {self.path} was never committed or has been vacuumed; "
+                    f"there are {len(kept)} versions" + (f" from {kept[0]} to {kept[-1]}" if kept else "")
+                )
+
+    def _read_pinned(self, lock: Lock, version: int) -> Manifest:
+        try:
+            return self.read_manifest(version)
+        except BaseException:
+            lock.release()
+            raise
+
+    def read_manifest(self, version: int) -> Manifest:
+        path = self.manifest_path(version)
+        return Manifest.from_bytes(path, files.read_file(path), self.data_dir)
+
+    def lock_writers(self) -> Lock:
+        """Held by a writer while it writes, so that `vacuum` does not take its files for garbage."""
+        files.make_lock_file(self.lock_path)
+        lock = files.lock_file(self.lock_path)
+        if lock is None:
+            raise MasterNotFoundError(f"{self.path} was removed while it was being written")
+        return lock
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make the version visible, all of it or nothing; ConflictError if another was first."""
+        temporary = self.temporary(".json")
+        try:
+            files.write_file(temporary, manifest.to_bytes())
+            files.link(temporary, self.manifest_path(manifest.version))
+            files.sync_dir(self.versions_dir)
+        except FileExistsError as error:
+            raise ConflictError(
+                f"another writer has committed version {manifest.version} of {self.path} first; "
+                "open the master again and apply the changes to it"
+            ) from error
+        finally:
+            files.discard(temporary)
+
+    def write_index_file(self, data: Bytes) -> str:
+        """Write an index or filter file under a new name; its name is durable after `sync_dir`."""
+        name = f"{uuid.uuid4().hex}.arrow"
+        files.write_file(os.path.join(self.index_dir, name), data)
+        return name
+
+    def temporary(self, suffix: str) -> str:
+        return os.path.join(self.tmp_dir, uuid.uuid4().hex + suffix)

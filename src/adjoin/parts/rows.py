@@ -1,0 +1,114 @@
+"""How many bytes each row adds to an Arrow IPC message, for columns of every type."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+_PADDING_BYTES = 8  # every buffer of an IPC body ends at a multiple of this
+
+Bits = NDArray[np.int64] | int
+
+
+def row_bytes(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Upper bound of the bytes that each row adds to the body of a message.
+
+    A nullable column counts its validity bit whether or not this batch has nulls, so that the
+    bound of a row does not depend on the rows that happen to stand beside it.
+    """
+    bits: Bits = 0
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        bits = bits + _row_bits(column, field.nullable)
+    return (np.broadcast_to(np.asarray(bits, np.int64), batch.num_rows) + 7) // 8
+
+
+def message_overhead(schema: pa.Schema) -> int:
+    """Upper bound of the bytes of a message with these columns beside those `row_bytes` counts."""
+    nulls = [pa.nulls(1, field.type) for field in schema]
+    message = pa.record_batch(nulls, schema=schema).serialize()
+    metadata_bytes = 8 + int.from_bytes(message[4:8].to_pybytes(), "little")
+    return metadata_bytes + sum(_buffer_padding(field.type) for field in schema)
+
+
+def offsets_of(array: pa.Array) -> NDArray[np.int32] | NDArray[np.int64]:
+    """The offsets of a string, binary, list or map array: its length + 1, slices respected."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    wide = wide or pa.types.is_large_list(array.type)
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(1, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
+
+
+def _row_bits(array: pa.Array, nullable: bool) -> Bits:
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _row_bits(array.storage, nullable)
+    if pa.types.is_null(kind):
+        return 0
+    return int(nullable) + _value_bits(array, kind)
+
+
+def _value_bits(array: pa.Array, kind: pa.DataType) -> Bits:
+    if _is_text(kind):
+        offsets = offsets_of(array)
+        return 8 * np.diff(offsets.astype(np.int64)) + 8 * offsets.itemsize
+    if pa.types.is_struct(kind):
+        return _struct_bits([array.field(at) for at in range(kind.num_fields)], list(kind))
+    if pa.types.is_map(kind):
+        return _list_bits(array, lambda start, count: _map_bits(array, kind, start, count))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _list_bits(
+            array, lambda start, count: _row_bits(array.values.slice(start, count), kind.value_field.nullable)
+        )
+    if pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        children = array.values.slice(array.offset * size, len(array) * size)
+        bits = np.broadcast_to(np.asarray(_row_bits(children, kind.value_field.nullable)), len(children))
+        return bits.reshape(len(array), size).sum(axis=1, dtype=np.int64)
+    return int(kind.bit_width)
+
+
+def _struct_bits(columns: list[pa.Array], fields: list[pa.Field]) -> Bits:
+    bits: Bits = 0
+    for column, field in zip(columns, fields, strict=True):
+        bits = bits + _row_bits(column, field.nullable)
+    return bits
+
+
+def _map_bits(array: pa.MapArray, kind: pa.MapType, start: int, count: int) -> Bits:
+    entries = [array.keys.slice(start, count), array.items.slice(start, count)]
+    return _struct_bits(entries, [kind.key_field, kind.item_field])
+
+
+def _list_bits(array: pa.Array, child_bits) -> NDArray[np.int64]:  # type: ignore[no-untyped-def]
+    offsets = offsets_of(array)
+    start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    bits = np.zeros(count + 1, np.int64)
+    np.cumsum(np.broadcast_to(np.asarray(child_bits(start, count), np.int64), count), out=bits[1:])
+    bounds = offsets.astype(np.int64) - start
+    sums: NDArray[np.int64] = bits[bounds[1:]] - bits[bounds[:-1]]
+    return sums + 8 * offsets.itemsize
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def _buffer_padding(kind: pa.DataType) -> int:
+    """Padding of all buffers of a column, with the one offset more than rows and the last bitmap byte."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _buffer_padding(kind.storage_type)
+    own = 2 * _PADDING_BYTES
+    if _is_text(kind):
+        return own + 2 * _PADDING_BYTES
+    if kind.num_fields:
+        # One padding more than needed for the struct of entries inside a map.
+        children = sum(_buffer_padding(kind.field(at).type) for at in range(kind.num_fields))
+        return own + 2 * _PADDING_BYTES + children
+    return own
