@@ -92,7 +92,7 @@ def _goal_section(name: str, rows: list[Row]) -> str:
         return ""
     lines = [
         f"## {GOALS[name].title}\n",
-        "| stream | master | batch | contender | variant | runs | rows/s | spread | s/batch | peak MB | cap |",
+        "| stream | master | batch | contender | variant | runs | rows/s | range | s/batch | peak MB | cap |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     seen: dict[tuple[str, ...], list[Row]] = {}

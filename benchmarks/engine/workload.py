@@ -103,7 +103,8 @@ def zipf_keys(master_rows: int, rows: int, seed: int) -> Array:
     spread = random.permutation(master_rows)
     weights = np.cumsum(1.0 / np.arange(1, master_rows + 1))
     ranks = np.searchsorted(weights, random.random(rows) * weights[-1], side="right")
-    return 2 * spread[np.minimum(ranks, master_rows - 1)].astype(np.int64)
+    places: Array = spread[np.minimum(ranks, master_rows - 1)]
+    return 2 * places.astype(np.int64)
 
 
 def mostly_absent_keys(keys: Array, master_rows: int, seed: int, absent: float = 0.9) -> Array:
