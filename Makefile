@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	if [ -z "$$found" ]; then echo "Python 3.11 or newer with venv is needed; name it: make setup PYTHON=/path/to/python" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/python ]; then $$found -m venv .venv; fi; \
 	echo "Installing into .venv; the first time takes some minutes, as Spark is built from its source package."; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,java,dev,bench]'
+	$(BIN)/python -m pip install --quiet --use-pep517 --disable-pip-version-check -c constraints.txt -e '.[spark,java,dev,bench]'
 	@touch $@
 
 demo: $(READY) ## stream bursty sales through a join with a master of 2 million products
