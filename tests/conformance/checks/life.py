@@ -1,0 +1,236 @@
+"""From construction to close: run, pauses, metrics, bad input."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from adjoin import AdjoinError, OptionError, SchemaError
+from adjoin.parts.clock import Pause, SimulatedClock
+from tests.conformance import workloads
+from tests.conformance.checks.registry import HOWS, check
+from tests.conformance.scripted import Item
+from tests.conformance.subjects import LONG_SECONDS, Operator, Subject, assert_within_budget, collected
+from tests.conformance.workloads import Workload
+from tests.oracle import assert_same_rows
+
+COUNTERS = ("rows_in", "rows_out", "rows_unmatched", "cache_hits", "pages_read", "seeks", "bytes_read")
+
+
+def made(subject: Subject, workload: Workload, how: str = "left", **options: object) -> Operator:
+    return subject.make(workload.snapshot, how=how, **workload.predicate.options, **options)
+
+
+@check(how=HOWS, pause_every=(1, 3))
+def check_run(subject: Subject, how: str, pause_every: int) -> None:
+    """`run` over batches and pauses gives the same rows, within budget all along."""
+    workload = workloads.usual()
+    clock = SimulatedClock()
+    items: list[Item] = []
+    for number, batch in enumerate(workload.batches(60)):
+        items += [batch, Pause(0.5)] if number % pause_every == 0 else [batch]
+    operator = made(subject, workload, how, clock=clock)
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        for batch in operator.run(items):
+            assert_within_budget(operator)
+            yield batch
+
+    rows = collected(watched(), operator.schema_of(workload.stream.schema))
+    operator.close()
+    assert_same_rows(rows, workload.expected(how), "run")
+
+
+@check()
+def check_run_of_nothing(subject: Subject) -> None:
+    for items in ([], [Pause(1.0)], [Pause(1.0), Pause(2.0)]):
+        operator = made(subject, workloads.usual(), clock=SimulatedClock())
+        assert list(operator.run(items)) == []
+        operator.close()
+
+
+@check(how=HOWS)
+def check_idle_answers_everything(subject: Subject, how: str) -> None:
+    """After a long pause nothing waits: all rows are out before the stream ends."""
+    workload = workloads.usual()
+    operator = made(subject, workload, how)
+    batches = [out for batch in workload.batches(100) for out in operator.push(batch)]
+    batches += operator.idle(LONG_SECONDS)
+    rows = collected(batches, operator.schema_of(workload.stream.schema))
+    assert_same_rows(rows, workload.expected(how), "after idle")
+    assert list(operator.finish()) == []
+    operator.close()
+
+
+@check()
+def check_idle_between(subject: Subject) -> None:
+    """Rows after a pause are answered like those before."""
+    workload = workloads.groups()
+    operator = made(subject, workload)
+    batches: list[pa.RecordBatch] = []
+    for batch in workload.batches(20):
+        batches += operator.idle(0.01)
+        batches += operator.push(batch)
+        batches += operator.idle(LONG_SECONDS)
+    batches += operator.finish()
+    rows = collected(batches, operator.schema_of(workload.stream.schema))
+    operator.close()
+    assert_same_rows(rows, workload.expected("left"), "idle between")
+
+
+@check(how=HOWS, workload=("usual", "groups", "hot_key"))
+def check_metrics(subject: Subject, how: str, workload: str) -> None:
+    """Counters never fall, and in the end say what happened."""
+    held = getattr(workloads, workload)()
+    operator = made(subject, held, how)
+    before = dict.fromkeys(COUNTERS, 0)
+    given = 0
+    for batch in [*held.batches(80), None]:
+        outputs = operator.finish() if batch is None else operator.push(batch)
+        given += sum(len(out) for out in outputs)
+        after = operator.metrics()
+        fallen = [name for name in COUNTERS if after[name] < before[name]]
+        assert not fallen, f"{fallen} fell from {before} to {after}"
+        before = after
+    operator.close()
+    _assert_true(before, held, given)
+
+
+def _assert_true(metrics: dict[str, int], workload: Workload, given: int) -> None:
+    assert metrics["rows_in"] == len(workload.stream)
+    assert metrics["rows_out"] == given
+    assert metrics["rows_unmatched"] == workload.unmatched()
+    assert 0 <= metrics["cache_hits"] <= metrics["rows_in"]
+    assert 0 <= metrics["seeks"] <= metrics["pages_read"]
+    assert metrics["bytes_read"] >= 4096 * metrics["pages_read"]
+    assert (metrics["bytes_read"] == 0) == (metrics["pages_read"] == 0)
+    assert metrics["seconds_waiting_max"] >= 0.0
+
+
+@check(needs=["store"])
+def check_reads_are_counted(subject: Subject) -> None:
+    """Nothing is known before the first row, so the first answer costs a read, and rows must be read or cached."""
+    workload = workloads.usual()
+    operator = made(subject, workload, "inner")
+    for batch in workload.batches(80):
+        list(operator.push(batch))
+    list(operator.finish())
+    metrics = operator.metrics()
+    operator.close()
+    assert metrics["pages_read"] > 0
+    assert metrics["cache_hits"] < metrics["rows_in"]
+
+
+@check(waiting_seconds=(0.0, 5.0))
+def check_waiting_is_measured(subject: Subject, waiting_seconds: float) -> None:
+    """No row waits longer than the time that passed."""
+    workload = workloads.usual()
+    clock = SimulatedClock()
+    operator = made(subject, workload, clock=clock)
+    for batch in workload.batches(100):
+        list(operator.push(batch))
+        clock.sleep(waiting_seconds)
+    list(operator.idle(waiting_seconds))
+    list(operator.finish())
+    passed = clock.now()
+    waited = operator.metrics()["seconds_waiting_max"]
+    operator.close()
+    assert 0.0 <= waited <= passed + 1e-9, f"{waited} s waited, {passed} s passed"
+
+
+@check()
+def check_close_twice(subject: Subject) -> None:
+    operator = made(subject, workloads.usual())
+    list(operator.push(workloads.usual().batches(50)[0]))
+    operator.close()
+    operator.close()
+
+
+@check()
+def check_two_at_once(subject: Subject) -> None:
+    """Two operators over one master know nothing of each other."""
+    workload = workloads.usual()
+    operators = [made(subject, workload, how) for how in ("left", "anti")]
+    outputs: list[list[pa.RecordBatch]] = [[], []]
+    for batch in workload.batches(90):
+        for operator, output in zip(operators, outputs, strict=True):
+            output += operator.push(batch)
+    for how, operator, output in zip(("left", "anti"), operators, outputs, strict=True):
+        output += operator.finish()
+        rows = collected(output, operator.schema_of(workload.stream.schema))
+        operator.close()
+        assert_same_rows(rows, workload.expected(how), how)
+
+
+@check()
+def check_unknown_how(subject: Subject) -> None:
+    with pytest.raises(OptionError, match="outer"):
+        made(subject, workloads.usual(), "outer")
+
+
+@check()
+def check_unknown_columns(subject: Subject) -> None:
+    with pytest.raises(SchemaError, match="colour"):
+        made(subject, workloads.usual(), columns=["colour"])
+
+
+@check()
+def check_key_that_is_none(subject: Subject) -> None:
+    """`on` must name the master's key."""
+    with pytest.raises(SchemaError, match="price"):
+        subject.make(workloads.usual().snapshot, on="price")
+
+
+@check()
+def check_missing_stream_column(subject: Subject) -> None:
+    operator = made(subject, workloads.usual())
+    stream = pa.table({"product": [1, 2]})
+    with pytest.raises(SchemaError, match="'k'"):
+        operator.schema_of(stream.schema)
+    with pytest.raises(SchemaError, match="'k'"):
+        list(operator.push(stream.to_batches()[0]))
+    operator.close()
+
+
+@check()
+def check_key_of_another_type(subject: Subject) -> None:
+    operator = made(subject, workloads.usual())
+    stream = pa.table({"k": ["one", "two"]})
+    with pytest.raises(SchemaError, match="string.*int64|int64.*string"):
+        list(operator.push(stream.to_batches()[0]))
+    operator.close()
+
+
+@check()
+def check_name_taken_twice(subject: Subject) -> None:
+    """The suffix makes a name that is there already."""
+    operator = made(subject, workloads.usual())
+    stream = pa.table({"k": [1], "price": [2], "price_master": [3]})
+    with pytest.raises(SchemaError, match="price_master"):
+        operator.schema_of(stream.schema)
+    operator.close()
+
+
+@check(needs=["range"], key=("string", "int64+int64"))
+def check_range_without_order(subject: Subject, key: str) -> None:
+    workload = workloads.of_key_type(key)
+    with pytest.raises(AdjoinError, match="k0"):
+        subject.make(workload.snapshot, on=workload.predicate.on, within=1)
+
+
+@check()
+def check_refused_batch_changes_nothing(subject: Subject) -> None:
+    """A batch that was refused leaves the rows around it alone."""
+    workload = workloads.usual()
+    operator = made(subject, workload)
+    stranger = pa.table({"product": np.arange(3)}).to_batches()[0]
+    batches: list[pa.RecordBatch] = []
+    for batch in workload.batches(200):
+        batches += operator.push(batch)
+        with pytest.raises(SchemaError):
+            list(operator.push(stranger))
+    batches += operator.finish()
+    rows = collected(batches, operator.schema_of(workload.stream.schema))
+    operator.close()
+    assert_same_rows(rows, workload.expected("left"), "refused batches between")

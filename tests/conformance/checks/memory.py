@@ -1,0 +1,122 @@
+"""No byte beyond the budget, the same rows with every budget, and an honest word when it is too small."""
+
+import re
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from adjoin import BudgetError
+from tests.conformance import workloads
+from tests.conformance.checks.registry import HOWS, check
+from tests.conformance.scripted import numbered
+from tests.conformance.snapshots import Snapshot
+from tests.conformance.subjects import Subject, assert_exact
+from tests.conformance.workloads import Workload
+from tests.oracle import Predicate
+
+LADDER = ("+0", "+1", "+1000", "+4096", "+10 %", "+25 %", "+50 %", "+100 %", "+300 %", "all")
+
+
+def rung(subject: Subject, snapshot: Snapshot, step: str) -> int:
+    """A budget between the least that works and one that holds everything."""
+    least = subject.least(snapshot)
+    if step == "all":
+        return subject.all_in_memory(snapshot)
+    if step.endswith("%"):
+        return least + least * int(step.strip("+ %")) // 100
+    return least + int(step)
+
+
+@check(how=HOWS, budget=LADDER)
+def check_budgets(subject: Subject, how: str, budget: str) -> None:
+    workload = workloads.usual()
+    memory = rung(subject, workload.snapshot, budget)
+    assert_exact(subject, workload, workload.batches(150), how=how, memory=memory)
+
+
+@check(budget=LADDER)
+def check_groups_budgets(subject: Subject, budget: str) -> None:
+    workload = workloads.groups()
+    assert_exact(subject, workload, how="left", memory=rung(subject, workload.snapshot, budget))
+
+
+@check(needs=["range"], budget=LADDER)
+def check_range_budgets(subject: Subject, budget: str) -> None:
+    workload = workloads.usual_between()
+    assert_exact(subject, workload, how="left", memory=rung(subject, workload.snapshot, budget))
+
+
+@check(batch_rows=(1, 51, 10_000), how=("inner", "left"))
+def check_least_batch_rows(subject: Subject, batch_rows: int, how: str) -> None:
+    workload = workloads.usual()
+    memory = subject.least(workload.snapshot)
+    assert_exact(subject, workload, workload.batches(batch_rows), how=how, memory=memory)
+
+
+@check(shape=workloads.SHAPES)
+def check_least_shape(subject: Subject, shape: str) -> None:
+    workload = workloads.shape(shape)
+    assert_exact(subject, workload, how="left", memory=subject.least(workload.snapshot))
+
+
+@check()
+def check_budget_is_the_one_given(subject: Subject) -> None:
+    held = workloads.usual().snapshot
+    memory = subject.least(held) + 12_345
+    operator = subject.make(held, memory=memory, on="k")
+    metrics = operator.metrics()
+    operator.close()
+    assert metrics["memory_bytes"] == memory
+    assert 0 < metrics["peak_bytes"] <= memory
+
+
+@check(missing_bytes=(1, 1024, None), shape=("usual", "groups", "empty master"))
+def check_below_least(subject: Subject, missing_bytes: int | None, shape: str) -> None:
+    workload = workloads.shape(shape) if shape in workloads.SHAPES else getattr(workloads, shape)()
+    least = subject.least(workload.snapshot)
+    memory = 1 if missing_bytes is None else least - missing_bytes
+    with pytest.raises(BudgetError) as error:
+        subject.make(workload.snapshot, memory=memory, on="k").close()
+    assert least in numbers_in(str(error.value)), f"{least} bytes would do, but the error says: {error.value}"
+
+
+def numbers_in(text: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\d|\d", text)]
+
+
+@check(row_bytes=(5_000, 60_000, 1_000_000), how=("inner", "anti"))
+def check_wide_stream_rows(subject: Subject, row_bytes: int, how: str) -> None:
+    """A stream row that the budget cannot hold: the right rows, or an error naming a budget that works."""
+    widths = [row_bytes if i % 7 == 3 else 5 for i in range(20)]
+    stream = numbered(
+        pa.table({"k": pa.array(np.arange(20) * 60), "note": ["n" * width for width in widths]})
+    )
+    workload = Workload("wide rows", workloads.usual().snapshot, stream, Predicate("k"))
+    memory = subject.least(workload.snapshot)
+    try:
+        assert_exact(subject, workload, workload.batches(6), how=how, memory=memory)
+    except BudgetError as error:
+        enough = [number for number in numbers_in(str(error)) if number > memory]
+        assert enough, f"the error names no budget that works: {error}"
+        assert_exact(subject, workload, workload.batches(6), how=how, memory=max(enough))
+
+
+@check()
+def check_too_little_is_not_lost(subject: Subject) -> None:
+    """An operator whose construction failed holds nothing that would disturb the next one."""
+    workload = workloads.usual()
+    with suppress(BudgetError):
+        subject.make(workload.snapshot, memory=1, on="k")
+    assert_exact(subject, workload, how="inner")
+
+
+@check(input_rows=(1, 10, 100_000), stream_rows=(1, 10, 100_000), needs=["thresholds"])
+def check_thresholds(subject: Subject, input_rows: int, stream_rows: int) -> None:
+    """Rows gathered before work starts: a matter of speed alone."""
+    options: dict[str, Any] = {"input_rows": input_rows, "stream_rows": stream_rows}
+    workload = workloads.usual()
+    assert_exact(subject, workload, workload.batches(50), how="left", **options)
+    assert_exact(subject, workload, workload.batches(50), memory=subject.least(workload.snapshot), **options)

@@ -1,0 +1,168 @@
+"""Every stream row is answered from one version of the master, one that was current while it waited."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.parts.clock import Pause
+from tests.conformance import workloads
+from tests.conformance.checks.registry import HOWS, check
+from tests.conformance.scripted import Item, Refresh
+from tests.conformance.snapshots import Snapshot
+from tests.conformance.subjects import Step, Subject, collected, play
+from tests.conformance.workloads import Workload
+from tests.oracle import Predicate, expected, row_ids
+
+Rows = dict[int, Counter[int]]
+
+
+@dataclass
+class History:
+    """Which versions may explain each stream row: from its push to its last answer."""
+
+    versions: list[Snapshot]
+    pushed: dict[int, int]
+    answered: dict[int, int]
+
+    @classmethod
+    def of(cls, first: Snapshot, steps: list[Step]) -> "History":
+        history = cls([first], {}, {})
+        for step in steps:
+            if isinstance(step.item, Refresh):
+                history.versions.append(step.item.snapshot)
+            current = len(history.versions) - 1
+            if isinstance(step.item, pa.RecordBatch):
+                history.pushed |= dict.fromkeys(step.item["rid"].to_pylist(), current)
+            for batch in step.batches:
+                history.answered |= dict.fromkeys(batch["rid"].to_pylist(), current)
+        return history
+
+    def allowed(self, rid: int) -> range:
+        # A row that gave nothing may have been answered at any time up to the end.
+        return range(self.pushed[rid], self.answered.get(rid, len(self.versions) - 1) + 1)
+
+
+def assert_versions_explain(
+    subject: Subject, workload: Workload, script: list[Item], how: str, memory: int | None = None
+) -> None:
+    """Each stream row's whole result is the oracle's on one version that was current for it."""
+    room = subject.least(workload.snapshot, *(i.snapshot for i in script if isinstance(i, Refresh))) + 50_000
+    operator = subject.make(workload.snapshot, memory or room, how=how, **workload.predicate.options)
+    try:
+        schema = operator.schema_of(workload.stream.schema)
+        steps = play(subject, operator, script)
+    finally:
+        operator.close()
+    actual = collected((batch for step in steps for batch in step.batches), schema)
+    history = History.of(workload.snapshot, steps)
+    _assert_explained(actual, history, workload, how)
+
+
+def _assert_explained(actual: pa.Table, history: History, workload: Workload, how: str) -> None:
+    oracles = [
+        expected(workload.stream, version.table, workload.predicate, how) for version in history.versions
+    ]
+    given, *wanted = _by_row([actual, *oracles])
+    unknown = set(given) - set(history.pushed)
+    assert not unknown, f"rows that were never pushed: {sorted(unknown)[:5]}"
+    for rid in history.pushed:
+        versions = history.allowed(rid)
+        assert any(given[rid] == wanted[version][rid] for version in versions), (
+            f"stream row {rid}: {given[rid].total()} rows that no version of {list(versions)} explains "
+            f"(they would give {[wanted[version][rid].total() for version in versions]})"
+        )
+
+
+def _by_row(tables: list[pa.Table]) -> list[Rows]:
+    grouped = []
+    for table, ids in zip(tables, row_ids(tables), strict=True):
+        rows: Rows = defaultdict(Counter)
+        for rid, row_id in zip(table["rid"].to_pylist(), ids.tolist(), strict=True):
+            rows[rid][row_id] += 1
+        grouped.append(rows)
+    return grouped
+
+
+def shuffled_in(batches: list[Item], extras: list[Item], seed: int) -> list[Item]:
+    """The batches in order, and the extras in order, mixed at random."""
+    rng = np.random.default_rng(seed)
+    turns = rng.permutation([0] * len(batches) + [1] * len(extras))
+    sources = (iter(batches), iter(extras))
+    return [next(sources[turn]) for turn in turns]
+
+
+@check(how=HOWS, seed=range(6))
+def check_updates_interleaved(subject: Subject, how: str, seed: int) -> None:
+    workload = workloads.changing()
+    refreshes: list[Item] = [Refresh(version) for version in workloads.versions_of_changing()]
+    batch_rows = (1, 13, 40, 97, 200, 700)[seed]
+    script = shuffled_in([*workload.batches(batch_rows)], refreshes, seed)
+    assert_versions_explain(subject, workload, script, how)
+
+
+@check(how=("inner", "left"), seed=range(3))
+def check_updates_and_pauses(subject: Subject, how: str, seed: int) -> None:
+    workload = workloads.changing()
+    extras: list[Item] = []
+    for version in workloads.versions_of_changing():
+        extras += [Refresh(version), Pause(1.0)]
+    script = shuffled_in([*workload.batches(31)], extras, seed)
+    least = subject.least(workload.snapshot, *workloads.versions_of_changing())
+    assert_versions_explain(subject, workload, script, how, memory=least)
+
+
+@check(needs=["range"], how=("left", "semi"))
+def check_updates_range(subject: Subject, how: str) -> None:
+    base = workloads.changing()
+    workload = Workload("changing range", base.snapshot, base.stream, Predicate("k", within=2))
+    refreshes: list[Item] = [Refresh(version) for version in workloads.versions_of_changing()]
+    assert_versions_explain(subject, workload, shuffled_in([*workload.batches(50)], refreshes, 1), how)
+
+
+@check(how=HOWS)
+def check_updates_groups(subject: Subject, how: str) -> None:
+    """Groups over many pages grow, shrink and vanish."""
+    base = workloads.groups()
+    versions = workloads.successors(base.snapshot, 4, seed=11, domain=30, rows=40)
+    refreshes: list[Item] = [Refresh(version) for version in versions]
+    assert_versions_explain(subject, base, shuffled_in([*base.batches(9)], refreshes, 2), how)
+
+
+@check(how=("left", "anti"))
+def check_update_seen_at_once(subject: Subject, how: str) -> None:
+    """A row pushed after the refresh sees the new version, though its page was hot before."""
+    first = workloads.products(np.arange(1000))
+    changes = pa.table({
+        "k": pa.array([500, 501, 2000]),
+        "price": [1.0, 2.0, 3.0],
+        "text": ["new", None, "new"],
+        "_op": ["upsert", "delete", "upsert"],
+    })
+    stream = workloads.sales([500, 501, 2000, 502] * 20)
+    workload = Workload("hot before", first, stream, Predicate("k"))
+    batches = workload.batches(8)
+    script = [*batches[:5], Pause(1.0), Refresh(first.changed(changes)), *batches[5:]]
+    assert_versions_explain(subject, workload, script, how)
+
+
+@check()
+def check_update_to_empty_and_back(subject: Subject) -> None:
+    first = workloads.products(np.arange(40))
+    rows = first.table
+    gone = first.changed(rows.append_column("_op", pa.array(["delete"] * len(rows))))
+    back = gone.changed(rows.append_column("_op", pa.array(["insert"] * len(rows))))
+    workload = Workload("emptied", first, workloads.sales(np.arange(90) % 50), Predicate("k"))
+    batches = workload.batches(30)
+    script = [batches[0], Refresh(gone), batches[1], Refresh(back), batches[2]]
+    assert_versions_explain(subject, workload, script, "left")
+
+
+@check()
+def check_refresh_without_rows(subject: Subject) -> None:
+    """New versions before the first batch, one after the other, and the same one again."""
+    workload = workloads.changing()
+    versions = workloads.versions_of_changing()
+    script = [Refresh(versions[0]), Refresh(versions[1]), Refresh(versions[1]), *workload.batches(300)]
+    assert_versions_explain(subject, workload, script, "left")
