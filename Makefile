@@ -31,7 +31,7 @@ check: $(READY) ## format, lint, types, import rules
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy $(CODE)
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: $(READY) ## format the code and repair what the linter can
 	$(BIN)/ruff check --fix-only --quiet $(CODE)
