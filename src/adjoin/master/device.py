@@ -37,10 +37,10 @@ class Cost:
 
 
 class Device(Protocol):
-    def cost(self, files: Sequence[Path]) -> Cost:
+    def cost(self, files: Sequence[str]) -> Cost:
         """What reading these files costs."""
 
-    def open(self, path: Path) -> int:
+    def open(self, path: str) -> int:
         """A descriptor for reading."""
 
     def start(self, task: ReadTask, scans: int, blocks: int) -> "Callable[[], list[tuple[int, int]]]":
@@ -65,7 +65,7 @@ class Disk:
         self._cost = cost
         self._threads = ThreadPoolExecutor(in_flight, thread_name_prefix="adjoin-read")
 
-    def open(self, path: Path) -> int:
+    def open(self, path: str) -> int:
         flags = os.O_RDONLY | os.O_CLOEXEC
         try:
             if self._direct:
@@ -87,7 +87,7 @@ class Disk:
         ]
         return lambda: [future.result() for future in running]
 
-    def cost(self, files: Sequence[Path]) -> Cost:
+    def cost(self, files: Sequence[str]) -> Cost:
         if self._cost is None:
             self._cost = _remembered_cost(self, files, self._in_flight)
         return self._cost
@@ -108,7 +108,7 @@ class SimulatedDisk:
         self._clock = clock
         self._cost = cost
 
-    def open(self, path: Path) -> int:
+    def open(self, path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def start(self, task: ReadTask, scans: int, blocks: int) -> Callable[[], list[tuple[int, int]]]:
@@ -118,7 +118,7 @@ class SimulatedDisk:
 
         return wait
 
-    def cost(self, files: Sequence[Path]) -> Cost:
+    def cost(self, files: Sequence[str]) -> Cost:
         return self._cost
 
     def close(self) -> None:
@@ -136,10 +136,10 @@ _SCAN_BLOCKS = 256
 _SCANS = 32
 
 
-def _remembered_cost(disk: Disk, files: Sequence[Path], in_flight: int) -> Cost:
+def _remembered_cost(disk: Disk, files: Sequence[str], in_flight: int) -> Cost:
     """Cost of the files' file system: from the notes of an earlier run, measured, or an SSD's."""
-    largest = max(files, key=lambda file: file.stat().st_size, default=None)
-    if largest is None or largest.stat().st_size < _SMALLEST_SAMPLE_BYTES:
+    largest = max(files, key=os.path.getsize, default=None)
+    if largest is None or os.path.getsize(largest) < _SMALLEST_SAMPLE_BYTES:
         return SSD
     notes = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "adjoin" / "devices.json"
     name = f"{os.statvfs(largest).f_fsid:x}/{in_flight}"
@@ -164,9 +164,9 @@ def _write_notes(notes: Path, known: dict[str, list[float]]) -> None:
         return  # A home that cannot be written costs a new measurement each time, nothing else.
 
 
-def measure_cost(disk: Disk, file: Path) -> Cost:
+def measure_cost(disk: Disk, file: str) -> Cost:
     """Read at random and in long scans, both with as many reads in flight as operators use."""
-    blocks = file.stat().st_size // BLOCK_BYTES
+    blocks = os.path.getsize(file) // BLOCK_BYTES
     random = np.random.default_rng(0)
     alone = _seconds_to_read(disk, file, random.integers(0, blocks - 1, _RANDOM_READS), 1) / _RANDOM_READS
     starts = random.integers(0, blocks - _SCAN_BLOCKS, _SCANS)
@@ -175,7 +175,7 @@ def measure_cost(disk: Disk, file: Path) -> Cost:
     return Cost(max(alone - block_seconds, 1e-9), block_seconds)
 
 
-def _seconds_to_read(disk: Disk, file: Path, start_blocks: np.ndarray, blocks: int) -> float:
+def _seconds_to_read(disk: Disk, file: str, start_blocks: np.ndarray, blocks: int) -> float:
     descriptor = disk.open(file)
     try:
         begin = time.perf_counter()

@@ -1,6 +1,5 @@
 """The master: a sorted relation on disk, with versions."""
 
-import builtins
 import os
 import weakref
 from collections.abc import Sequence
@@ -174,12 +173,19 @@ class Master:
     @cached_property
     def index(self) -> PageIndex:
         """Where each page is and which keys it holds; read and verified at first use."""
-        index = PageIndex.from_bytes(self._read_verified(self._manifest.index))
-        return index
+        return self.load_index()
 
     @cached_property
     def filter(self) -> KeyFilter | None:
         """The membership filter, if the master was built with one; read and verified at first use."""
+        return self.load_filter()
+
+    def load_index(self) -> PageIndex:
+        """The index, read and verified anew; whoever asks owns its memory."""
+        return PageIndex.from_bytes(self._read_verified(self._manifest.index))
+
+    def load_filter(self) -> KeyFilter | None:
+        """The filter, read and verified anew; whoever asks owns its memory."""
         file = self._manifest.filter
         return KeyFilter.from_bytes(self._read_verified(file), file.capacity) if file else None
 
@@ -203,7 +209,7 @@ class Master:
     def __repr__(self) -> str:
         return f"Master({self.path!r}, version={self.version}, rows={self.rows}, pages={self.pages})"
 
-    def _read_verified(self, file: IndexFile) -> builtins.bytes:
+    def _read_verified(self, file: IndexFile) -> bytearray:
         path = os.path.join(self._home.index_dir, file.name)
         data = files.read_file(path)
         if checksum_of(data) != file.checksum:

@@ -1,0 +1,9 @@
+"""Calls into the C library that kernels need: copy bytes, read files, give memory back."""
+
+from numba import types
+
+memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+preadv = types.ExternalFunction(
+    "preadv", types.int64(types.int32, types.int64, types.int32, types.int64)
+)
+madvise = types.ExternalFunction("madvise", types.int32(types.int64, types.int64, types.int32))

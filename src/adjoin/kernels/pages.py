@@ -1,0 +1,167 @@
+"""Pages from disk to arena: read along a plan, verify, and find their buffers."""
+
+import numpy as np
+from numba import njit
+
+from adjoin.kernels.hashing import hash_bytes
+from adjoin.kernels.memory import madvise, preadv
+from adjoin.kernels.types import Array
+
+READ = 0
+READ_FAILED = 1
+PAGE_DAMAGED = 2
+
+_BLOCK = 4096
+_MAX_VECTORS = 1024
+_DONTNEED = 4
+
+
+@njit(cache=True, nogil=True)
+def _int32(data: Array, at: int) -> int:
+    return (
+        np.int32(data[at])
+        | np.int32(data[at + 1]) << 8
+        | np.int32(data[at + 2]) << 16
+        | np.int32(data[at + 3]) << 24
+    )
+
+
+@njit(cache=True, nogil=True)
+def _table_field(data: Array, table: int, field: int) -> int:
+    """Where a field of a flatbuffer table lies; 0 if it is absent."""
+    vtable = table - _int32(data, table)
+    entry = 4 + 2 * field
+    if entry >= np.int32(data[vtable]) | np.int32(data[vtable + 1]) << 8:
+        return 0
+    at = np.int32(data[vtable + entry]) | np.int32(data[vtable + entry + 1]) << 8
+    return table + at if at else 0
+
+
+@njit(cache=True, nogil=True)
+def _follow(data: Array, at: int) -> int:
+    return at + _int32(data, at)
+
+
+@njit(cache=True, nogil=True)
+def find_buffers(
+    arena: Array, words: Array, page: int, wanted: Array, offsets: Array, rows: Array, slot: int
+) -> None:
+    """Note where the wanted buffers of the page at byte `page` begin, and how many rows it has.
+
+    Reads the page's metadata as it stands: Message.header -> RecordBatch {length, nodes, buffers}.
+    """
+    message = _follow(arena, page + 8)
+    batch = _follow(arena, _table_field(arena, message, 2))
+    rows[slot] = words[_table_field(arena, batch, 0) >> 3]
+    buffers = _follow(arena, _table_field(arena, batch, 2)) + 4
+    body = 8 + _int32(arena, page + 4)
+    for i in range(len(wanted)):
+        entry = (buffers + 16 * wanted[i]) >> 3
+        offsets[i, slot] = body + words[entry] if words[entry + 1] else -1
+
+
+@njit(cache=True, nogil=True)
+def _scan(
+    descriptor: int,
+    offset: Array,
+    length: Array,
+    target: Array,
+    first: int,
+    last: int,
+    address: int,
+    scratch: int,
+    scratch_bytes: int,
+) -> bool:
+    """Read the pages first..last in one pass; what lies between them goes to the scratch block."""
+    vectors = np.empty(2 * _MAX_VECTORS, np.int64)
+    used = 0
+    begin = offset[first]
+    expected = 0
+    for page in range(first, last + 1):
+        gap = offset[page] - (begin + expected)
+        while gap > 0 or used + 1 >= _MAX_VECTORS:
+            if used + 1 >= _MAX_VECTORS:
+                if preadv(descriptor, vectors.ctypes.data, used, begin) != expected:
+                    return False
+                begin += expected
+                expected = 0
+                used = 0
+            if gap > 0:
+                piece = min(gap, scratch_bytes)
+                vectors[2 * used] = scratch
+                vectors[2 * used + 1] = piece
+                used += 1
+                expected += piece
+                gap -= piece
+        vectors[2 * used] = address + target[page]
+        vectors[2 * used + 1] = length[page]
+        used += 1
+        expected += length[page]
+    return preadv(descriptor, vectors.ctypes.data, used, begin) == expected
+
+
+@njit(cache=True, nogil=True)
+def read_scans(
+    scan_first: Array,
+    scan_last: Array,
+    from_scan: int,
+    to_scan: int,
+    descriptor: Array,
+    offset: Array,
+    length: Array,
+    checksum: Array,
+    slot: Array,
+    slot_base: Array,
+    arena: Array,
+    words: Array,
+    scratch: int,
+    scratch_bytes: int,
+    wanted: Array,
+    offsets: Array,
+    rows: Array,
+) -> tuple[int, int]:
+    """Read scans, verify every page and find its buffers: (READ | READ_FAILED | PAGE_DAMAGED, page)."""
+    address = arena.ctypes.data
+    target = np.empty(len(slot), np.int64)
+    for scan in range(from_scan, to_scan):
+        first = scan_first[scan]
+        last = scan_last[scan]
+        for page in range(first, last + 1):
+            target[page] = slot_base[slot[page]]
+        if not _scan(
+            descriptor[first], offset, length, target, first, last, address, address + scratch, scratch_bytes
+        ):
+            return READ_FAILED, first
+        for page in range(first, last + 1):
+            at = target[page]
+            if hash_bytes(arena, at, at + length[page]) != checksum[page]:
+                return PAGE_DAMAGED, page
+            find_buffers(arena, words, at, wanted, offsets, rows, slot[page])
+    return READ, -1
+
+
+@njit(cache=True, nogil=True)
+def give_back(arena: Array, slots: Array, slot_bytes: int) -> None:
+    """Return the memory of sorted slots to the system; they read as zeros afterwards."""
+    address = arena.ctypes.data
+    i = 0
+    while i < len(slots):
+        j = i
+        while j + 1 < len(slots) and slots[j + 1] == slots[j] + 1:
+            j += 1
+        madvise(address + slots[i] * slot_bytes, (j - i + 1) * slot_bytes, _DONTNEED)
+        i = j + 1
+
+
+@njit(cache=True, nogil=True)
+def read_blocks(descriptor: int, start_blocks: Array, blocks: int) -> int:
+    """Read `blocks` blocks at each start and forget them: READ or READ_FAILED."""
+    room = np.empty((blocks + 1) * _BLOCK, np.uint8)
+    address = (room.ctypes.data + _BLOCK - 1) // _BLOCK * _BLOCK
+    vector = np.empty(2, np.int64)
+    vector[0] = address
+    vector[1] = blocks * _BLOCK
+    for i in range(len(start_blocks)):
+        if preadv(descriptor, vector.ctypes.data, 1, start_blocks[i] * _BLOCK) != blocks * _BLOCK:
+            return READ_FAILED
+    return READ

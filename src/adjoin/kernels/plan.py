@@ -1,0 +1,54 @@
+"""The cheapest way to read a set of pages: which neighbours share one scan."""
+
+import numpy as np
+from numba import njit
+
+from adjoin.kernels.types import Array
+
+
+@njit(cache=True, nogil=True)
+def plan_reads(
+    start: Array, stop: Array, positioning: float, transfer: float, max_scan: int
+) -> Array:
+    """First page of every scan of the cheapest plan, as ascending positions into `start`.
+
+    Page i covers the blocks [start[i], stop[i]), ascending and disjoint. A scan of n blocks
+    costs `positioning + transfer * n` and covers at most `max_scan` blocks, or a single page.
+    With cost[k] the least cost of the pages before k,
+
+        cost[k+1] = positioning + transfer * stop[k] + min over j (cost[j] - transfer * start[j])
+
+    where j runs over the scans start[j]..stop[k] that are short enough. Both ends of that
+    window only move forward, so a monotone queue gives every minimum in O(1), the whole plan
+    in O(pages).
+    """
+    pages = len(start)
+    cost = np.empty(pages + 1, np.float64)
+    opened_at = np.empty(pages + 1, np.int32)
+    queue = np.empty(pages, np.int32)
+    head = 0
+    tail = 0
+    cost[0] = 0.0
+    for k in range(pages):
+        value = cost[k] - transfer * start[k]
+        while tail > head and cost[queue[tail - 1]] - transfer * start[queue[tail - 1]] >= value:
+            tail -= 1
+        queue[tail] = k
+        tail += 1
+        while queue[head] < k and stop[k] - start[queue[head]] > max_scan:
+            head += 1
+        j = queue[head]
+        cost[k + 1] = positioning + transfer * (stop[k] - start[j]) + cost[j]
+        opened_at[k + 1] = j
+    scans = 0
+    k = pages
+    while k > 0:
+        k = opened_at[k]
+        scans += 1
+    firsts = np.empty(scans, np.int32)
+    k = pages
+    while k > 0:
+        k = opened_at[k]
+        scans -= 1
+        firsts[scans] = k
+    return firsts

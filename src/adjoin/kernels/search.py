@@ -1,0 +1,105 @@
+"""Where keys lie: pages of sorted keys in the index, rows of a key in pages of the arena."""
+
+import numpy as np
+from numba import njit
+
+from adjoin.kernels.types import Array
+
+
+@njit(cache=True, nogil=True)
+def _first_not_below(values: Array, bound: int, start: int, stop: int) -> int:
+    while start < stop:
+        middle = (start + stop) >> 1
+        if values[middle] < bound:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+@njit(cache=True, nogil=True)
+def _first_above(values: Array, bound: int, start: int, stop: int) -> int:
+    while start < stop:
+        middle = (start + stop) >> 1
+        if values[middle] <= bound:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+@njit(cache=True, nogil=True)
+def locate_pages(low: Array, high: Array, first: Array, last: Array) -> tuple[Array, Array]:
+    """Pages `start <= p < stop` that may hold keys in [low, high]; `low` is sorted ascending.
+
+    The search gallops on from the page of the row before, so that a batch shares one pass
+    over the index. A key in the gap between two pages gets none: its absence is proven.
+    """
+    rows = len(low)
+    pages = len(first)
+    start = np.empty(rows, np.int32)
+    stop = np.empty(rows, np.int32)
+    page = 0
+    for row in range(rows):
+        step = 1
+        below = page
+        above = page
+        while above < pages and last[above] < low[row]:
+            below = above + 1
+            above += step
+            step *= 2
+        page = _first_not_below(last, low[row], below, min(above, pages))
+        start[row] = page
+        if high[row] < low[row] or page == pages or first[page] > high[row]:
+            stop[row] = page
+        elif page + 1 == pages or first[page + 1] > high[row]:
+            stop[row] = page + 1
+        else:
+            stop[row] = _first_above(first, high[row], page + 1, pages)
+    return start, stop
+
+
+@njit(cache=True, nogil=True)
+def probe_pages(
+    low: Array,
+    high: Array,
+    need_row: Array,
+    need_slot: Array,
+    arena_words: Array,
+    slot_base: Array,
+    key_offset: Array,
+    slot_rows: Array,
+) -> tuple[Array, Array]:
+    """First matching row and number of matching rows of each need (a stream row and a slot)."""
+    needs = len(need_row)
+    begin = np.empty(needs, np.int32)
+    count = np.empty(needs, np.int32)
+    for need in range(needs):
+        row = need_row[need]
+        slot = need_slot[need]
+        word = (slot_base[slot] + key_offset[slot]) >> 3
+        end = word + slot_rows[slot]
+        at = _first_not_below(arena_words, low[row], word, end)
+        begin[need] = at - word
+        if high[row] == low[row]:
+            to = at
+            while to < end and arena_words[to] == low[row]:
+                to += 1
+        else:
+            to = _first_above(arena_words, high[row], at, end)
+        count[need] = to - at
+    return begin, count
+
+
+@njit(cache=True, nogil=True)
+def expand(start: Array, count: Array, total: int) -> tuple[Array, Array]:
+    """Every (owner, value) with `start[owner] <= value < start[owner] + count[owner]`."""
+    owner = np.empty(total, np.int32)
+    value = np.empty(total, np.int32)
+    at = 0
+    for i in range(len(start)):
+        for k in range(count[i]):
+            owner[at] = i
+            value[at] = start[i] + k
+            at += 1
+    return owner, value

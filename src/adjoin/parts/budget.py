@@ -1,0 +1,79 @@
+"""One number of bytes, shared by named accounts, never exceeded."""
+
+import re
+
+from adjoin.errors import BudgetError, OptionError
+
+_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+
+
+def parse_bytes(memory: int | str) -> int:
+    """Bytes from an int or from text such as ``"64MB"`` (powers of two).
+
+    >>> parse_bytes("64MB")
+    67108864
+    """
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)\s*", memory.upper())
+        if match:
+            unit = match[2].replace("I", "")
+            size = int(float(match[1]) * _UNITS[unit if unit.endswith("B") else unit + "B"])
+            if size > 0:
+                return size
+    raise OptionError(f'memory={memory!r} is not a size; give bytes or text such as "64MB"')
+
+
+class MemoryBudget:
+    """Bytes of one operator, split over named accounts.
+
+    Every structure asks before it allocates. What is refused was never allocated, so
+    ``peak_bytes <= total_bytes`` holds at all times.
+
+    >>> budget = MemoryBudget(100)
+    >>> budget.set("pages", 60)
+    >>> budget.fits(50), budget.free_bytes
+    (False, 40)
+    """
+
+    def __init__(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self.peak_bytes = 0
+        self._accounts: dict[str, int] = {}
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(self._accounts.values())
+
+    @property
+    def free_bytes(self) -> int:
+        return self.total_bytes - self.used_bytes
+
+    def account(self, name: str) -> int:
+        """Bytes that the account holds now."""
+        return self._accounts.get(name, 0)
+
+    def accounts(self) -> dict[str, int]:
+        return dict(self._accounts)
+
+    def fits(self, extra_bytes: int) -> bool:
+        return extra_bytes <= self.free_bytes
+
+    def set(self, name: str, new_bytes: int) -> None:
+        """Let the account hold `new_bytes` from now on, or raise and change nothing."""
+        growth = new_bytes - self.account(name)
+        if growth > self.free_bytes:
+            raise BudgetError(
+                f"{name} needs {growth:,} bytes more and {self.free_bytes:,} of the "
+                f"{self.total_bytes:,} given are free; give memory={self.total_bytes + growth - self.free_bytes} or more"
+            )
+        self._accounts[name] = new_bytes
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+
+    def add(self, name: str, extra_bytes: int) -> None:
+        self.set(name, self.account(name) + extra_bytes)
+
+    def check_invariants(self) -> None:
+        assert all(held >= 0 for held in self._accounts.values()), self._accounts
+        assert self.used_bytes <= self.peak_bytes <= self.total_bytes

@@ -1,0 +1,207 @@
+"""Arrow columns of pages that lie undecoded in the arena.
+
+A page is the bytes of an Arrow record batch message. A `Column` knows which of the message's
+buffers belong to it, and copies the values of any (slot, row) places into a new Arrow array.
+Nested columns are walked level by level: the work per level is one kernel, whatever the rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.errors import SchemaError
+from adjoin.kernels import gather as kernels
+from adjoin.kernels.types import Array
+from adjoin.parts.arena import Arena
+
+NO_BUFFER = -1
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of the stored schema, or one level inside of it.
+
+    Attributes:
+        type: Its Arrow type.
+        kind: "null", "bits", "fixed", "bytes", "list", "fixed_list" or "struct".
+        width: Bytes of a value, of an offset, or items of a fixed-size list.
+        buffers: Ordinals of its own buffers in the record batch, validity first.
+        children: The levels below.
+    """
+
+    type: pa.DataType
+    kind: str
+    width: int
+    buffers: tuple[int, ...]
+    children: tuple["Column", ...] = ()
+
+    def all_buffers(self) -> Iterator[int]:
+        yield from self.buffers
+        for child in self.children:
+            yield from child.all_buffers()
+
+
+def columns_of(schema: pa.Schema) -> list[Column]:
+    """The columns of a record batch in the order in which its message holds their buffers."""
+    ordinals = iter(range(1 << 30))
+    return [_column(field.type, ordinals) for field in schema]
+
+
+def _column(type_: pa.DataType, ordinals: Iterator[int]) -> Column:
+    if isinstance(type_, pa.BaseExtensionType):
+        return _column(type_.storage_type, ordinals)
+    kind, width, own = _shape(type_)
+    buffers = tuple(next(ordinals) for _ in range(own))
+    children = tuple(_column(type_.field(i).type, ordinals) for i in range(type_.num_fields))
+    return Column(type_, kind, width, buffers, children)
+
+
+def _shape(type_: pa.DataType) -> tuple[str, int, int]:
+    """Kind, width and number of own buffers."""
+    is_ = pa.types
+    if is_.is_null(type_):
+        return "null", 0, 0
+    if is_.is_boolean(type_):
+        return "bits", 0, 2
+    if is_.is_string(type_) or is_.is_binary(type_):
+        return "bytes", 4, 3
+    if is_.is_large_string(type_) or is_.is_large_binary(type_):
+        return "bytes", 8, 3
+    if is_.is_list(type_) or is_.is_map(type_):
+        return "list", 4, 2
+    if is_.is_large_list(type_):
+        return "list", 8, 2
+    if is_.is_fixed_size_list(type_):
+        return "fixed_list", type_.list_size, 1
+    if is_.is_struct(type_):
+        return "struct", 0, 1
+    if is_.is_fixed_size_binary(type_):
+        return "fixed", type_.byte_width, 2
+    try:
+        return "fixed", type_.bit_width // 8, 2
+    except ValueError:
+        raise SchemaError(f"columns of type {type_} cannot be stored; cast them first") from None
+
+
+class PageColumns:
+    """The wanted columns of the pages in an arena.
+
+    Args:
+        arena: Where the pages lie.
+        columns: The columns whose values will be asked for.
+
+    Attributes:
+        wanted: Ordinals of the buffers that must be found when a page is read.
+        offsets: Where each wanted buffer begins, by (buffer, slot), from the slot's base.
+        rows: Number of rows of the page in each slot.
+    """
+
+    def __init__(self, arena: Arena, columns: list[Column]) -> None:
+        self._arena = arena
+        ordinals = sorted({ordinal for column in columns for ordinal in column.all_buffers()})
+        self._position = {ordinal: i for i, ordinal in enumerate(ordinals)}
+        self.wanted: Array = np.array(ordinals, np.int64)
+        self.offsets: Array = np.full((len(ordinals), arena.slots + 1), NO_BUFFER, np.int32)
+        self.rows: Array = np.zeros(arena.slots + 1, np.int32)
+        self._views = {width: arena.view(width) for width in (1, 2, 4, 8)}
+
+    @staticmethod
+    def bytes_per_slot(columns: list[Column]) -> int:
+        """What this bookkeeping costs for each slot."""
+        return 4 + 4 * len({ordinal for column in columns for ordinal in column.all_buffers()})
+
+    def offset(self, ordinal: int) -> Array:
+        return self.offsets[self._position[ordinal]]
+
+    def take(self, column: Column, slots: Array, rows: Array) -> pa.Array:
+        """The column's values at the places (slots[i], rows[i])."""
+        if column.kind == "null":
+            return pa.nulls(len(slots))
+        validity, nulls = self._validity(column.buffers[0], slots, rows)
+        body, children = getattr(self, f"_{column.kind}")(column, slots, rows)
+        return pa.Array.from_buffers(
+            column.type, len(slots), [validity, *body], null_count=nulls, children=children or None
+        )
+
+    def value_bytes(self, column: Column, slots: Array, rows: Array) -> Array | int:
+        """Bytes that each place's value takes in the array that `take` would build."""
+        if column.kind in ("null", "bits"):
+            return 1
+        if column.kind == "fixed":
+            return column.width + 1
+        if column.kind == "struct":
+            return 1 + sum(self.value_bytes(child, slots, rows) for child in column.children)
+        begin, ends = self._spans(column, slots, rows)
+        lengths = np.diff(ends)
+        if column.kind == "bytes":
+            return lengths + column.width + 1
+        items = kernels.spread_items(slots, begin, ends)
+        per_item = self.value_bytes(column.children[0], *items)
+        if isinstance(per_item, int):
+            return lengths * per_item + 9
+        running = np.concatenate([[0], np.cumsum(per_item)])
+        return running[ends[1:]] - running[ends[:-1]] + 9
+
+    def _places(self, ordinal: int, slots: Array, rows: Array, width: int = 1) -> tuple[Array, ...]:
+        return self._views[width], self._arena.slot_base, self.offset(ordinal), slots, rows
+
+    def _validity(self, ordinal: int, slots: Array, rows: Array) -> tuple[pa.Buffer | None, int]:
+        if not kernels.any_present(slots, self.offset(ordinal)):
+            return None, 0
+        return self._bit_buffer(ordinal, slots, rows)
+
+    def _bit_buffer(self, ordinal: int, slots: Array, rows: Array) -> tuple[pa.Buffer, int]:
+        out = np.zeros((len(slots) + 7) // 8, np.uint8)
+        zeros = kernels.gather_bits(*self._places(ordinal, slots, rows), out)
+        return pa.py_buffer(out), zeros
+
+    def _bits(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
+        return [self._bit_buffer(column.buffers[1], slots, rows)[0]], []
+
+    def _fixed(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
+        width = column.width
+        if width in (1, 2, 4, 8):
+            out = np.empty(len(slots), self._views[width].dtype)
+            kernels.gather_words(*self._places(column.buffers[1], slots, rows, width), out)
+        else:
+            out = np.empty(len(slots) * width, np.uint8)
+            kernels.gather_wide(*self._places(column.buffers[1], slots, rows), width, out)
+        return [pa.py_buffer(out)], []
+
+    def _spans(self, column: Column, slots: Array, rows: Array) -> tuple[Array, Array]:
+        begin = np.empty(len(slots), np.int64)
+        ends = np.empty(len(slots) + 1, np.int64)
+        if column.kind == "fixed_list":
+            np.multiply(rows, column.width, out=begin)
+            ends[:] = np.arange(len(slots) + 1, dtype=np.int64) * column.width
+        else:
+            places = self._places(column.buffers[1], slots, rows, column.width)
+            kernels.gather_spans(*places, begin, ends)
+        return begin, ends
+
+    def _bytes(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
+        begin, ends = self._spans(column, slots, rows)
+        out = np.empty(int(ends[-1]), np.uint8)
+        source = self._places(column.buffers[2], slots, rows)[:4]
+        kernels.gather_bytes(*source, begin, ends, out)
+        return [_offset_buffer(ends, column.width), pa.py_buffer(out)], []
+
+    def _list(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
+        begin, ends = self._spans(column, slots, rows)
+        items = self.take(column.children[0], *kernels.spread_items(slots, begin, ends))
+        return [_offset_buffer(ends, column.width)], [items]
+
+    def _fixed_list(
+        self, column: Column, slots: Array, rows: Array
+    ) -> tuple[list[pa.Buffer], list[pa.Array]]:
+        begin, ends = self._spans(column, slots, rows)
+        return [], [self.take(column.children[0], *kernels.spread_items(slots, begin, ends))]
+
+    def _struct(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
+        return [], [self.take(child, slots, rows) for child in column.children]
+
+
+def _offset_buffer(ends: Array, width: int) -> pa.Buffer:
+    return pa.py_buffer(ends if width == 8 else ends.astype(np.int32))

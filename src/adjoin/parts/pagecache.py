@@ -1,0 +1,126 @@
+"""Which pages stay in memory: the most useful ones, by counters that fade instead of being cleared."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from adjoin.kernels.types import Array
+from adjoin.kernels.utility import credit_pages
+from adjoin.parts.arena import Arena
+
+ABSENT = -1
+_RESCALE_ABOVE = 1e12
+
+
+@dataclass(frozen=True)
+class CachedPages:
+    """Pages with their slots and utilities."""
+
+    pages: Array
+    slots: Array
+    utility: Array
+
+
+class PageCache:
+    """Pages of a master in the slots of an arena, each page with a utility.
+
+    The utility of a page counts the stream rows that wanted it, cached or not, and fades by the
+    factor `decay` with every join phase. A decay near 0 is the paper's clearing, with the last
+    phase as tie-break.
+
+    Args:
+        arena: The slots.
+        pages: Number of pages of the master.
+        decay: What remains of a utility after a join phase, above 0 and at most 1.
+
+    Attributes:
+        slot_of_page: Slot of every page, or ABSENT.
+    """
+
+    bytes_per_page = 8
+
+    def __init__(self, arena: Arena, pages: int, decay: float) -> None:
+        self._arena = arena
+        self._decay = max(decay, 1e-6)
+        self._unit = 1.0
+        self._utility: Array = np.zeros(pages, np.float32)
+        self.slot_of_page: Array = np.full(pages, ABSENT, np.int32)
+        self._page_of_slot: Array = np.full(arena.slots + 1, ABSENT, np.int32)
+
+    def __len__(self) -> int:
+        return len(self.slots())
+
+    def slots(self) -> Array:
+        return np.flatnonzero(self._page_of_slot >= 0).astype(np.int32)
+
+    def pages(self) -> Array:
+        return self._page_of_slot[self._page_of_slot >= 0]
+
+    def utility(self, pages: Array) -> Array:
+        return self._utility[pages]
+
+    def credit(self, pages: Array) -> None:
+        """One more stream row wanted each of these pages (repeats count)."""
+        credit_pages(self._utility, pages, self._unit)
+
+    def fade(self) -> None:
+        """All utilities lose weight against those to come."""
+        self._unit /= self._decay
+        if self._unit > _RESCALE_ABOVE:
+            self._utility /= np.float32(self._unit)
+            self._unit = 1.0
+
+    def put(self, pages: Array, slots: Array) -> None:
+        """These slots hold these pages from now on."""
+        self.slot_of_page[pages] = slots
+        self._page_of_slot[slots] = pages
+
+    def drop(self, pages: Array) -> None:
+        """Evict these cached pages; their slots become free."""
+        slots = self.slot_of_page[pages]
+        self.slot_of_page[pages] = ABSENT
+        self._page_of_slot[slots] = ABSENT
+        self._arena.free(slots)
+
+    def drop_least_useful(self, count: int) -> int:
+        """Evict up to `count` pages, those of least utility; returns how many."""
+        pages = self.pages()
+        if count < len(pages):
+            pages = pages[np.argpartition(self._utility[pages], count)[:count]]
+        self.drop(pages)
+        return len(pages)
+
+    def rank(self, unread: Array, room: int) -> tuple[Array, Array]:
+        """Which pages the cache should hold after the unread ones were read, given so much room.
+
+        Returns:
+            A mask over `unread`: those to keep; and the cached pages to remove for them, the least
+            useful first.
+        """
+        cached = self.pages()
+        if len(cached) + len(unread) <= room:
+            return np.ones(len(unread), bool), cached[:0]
+        utility = np.concatenate([self._utility[cached], self._utility[unread]])
+        chosen = np.zeros(len(utility), bool)
+        if room > 0:
+            chosen[np.argpartition(utility, -room)[-room:]] = True
+        losers = cached[~chosen[: len(cached)]]
+        return chosen[len(cached) :], losers[np.argsort(self._utility[losers], kind="stable")]
+
+    def snapshot(self) -> "CachedPages":
+        """What is cached, for a cache over another version of the master."""
+        slots = self.slots()
+        pages = self._page_of_slot[slots]
+        return CachedPages(pages, slots, self._utility[pages] / np.float32(self._unit))
+
+    def adopt(self, cached: "CachedPages") -> None:
+        """Take over pages that lie in the arena already."""
+        self.put(cached.pages, cached.slots)
+        self._utility[cached.pages] = cached.utility
+
+    def check_invariants(self) -> None:
+        pages = self.pages()
+        assert (self.slot_of_page[pages] == self.slots()).all()
+        assert (self.slot_of_page >= 0).sum() == len(pages)
+        assert len(pages) + self._arena.free_slots <= self._arena.capacity
+        assert np.isfinite(self._utility).all()

@@ -1,0 +1,108 @@
+"""What every semi-stream operator can do: batch in, batches out; idle; a new master version; end."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from adjoin.errors import AdjoinError, SchemaError
+from adjoin.master.master import Master
+from adjoin.parts.clock import Pause
+
+
+class SemiStreamJoin(ABC):
+    """A stream joined with a master.
+
+    Every method that returns an iterator does its work while the iterator is consumed; consume it
+    before the next call. No order of results is promised.
+    """
+
+    def __init__(self) -> None:
+        self._busy = False
+        self._ended = False
+        self._stream_schema: pa.Schema | None = None
+
+    def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take a batch of the stream; put out what can be answered."""
+        self._check_batch(batch)
+        return self._alone(self._push(batch))
+
+    def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
+        """Nothing arrives for so long: answer what waits, then let the time pass."""
+        return self._alone(self._idle(seconds))
+
+    def refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+        """Answer what was begun on the old version of the master, then go on with another."""
+        return self._alone(self._refresh(master))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The stream has ended: answer all that waits."""
+        return self._alone(self._finish())
+
+    def run(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterator[pa.RecordBatch]:
+        """Join a whole stream: batches, and pauses between them."""
+        for item in items:
+            yield from self.idle(item.seconds) if isinstance(item, Pause) else self.push(item)
+        yield from self.finish()
+
+    @abstractmethod
+    def metrics(self) -> dict[str, float]:
+        """Counters since the start."""
+
+    @abstractmethod
+    def schema_of(self, stream: pa.Schema) -> pa.Schema:
+        """The schema of the results for a stream with this schema."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give files, threads and memory back."""
+
+    @abstractmethod
+    def _begin(self, stream: pa.Schema) -> None: ...
+
+    @abstractmethod
+    def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _finish(self) -> Iterator[pa.RecordBatch]: ...
+
+    def __enter__(self) -> "SemiStreamJoin":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _alone(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self._busy:
+            raise AdjoinError("results of the call before were not consumed; exhaust its iterator first")
+        if self._ended:
+            raise AdjoinError("the operator has ended, after finish(), close() or an error; make a new one")
+        self._busy = True
+        return self._consume(work)
+
+    def _consume(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from work
+        except BaseException:
+            self._ended = True
+            raise
+        finally:
+            self._busy = False
+
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        if not isinstance(batch, pa.RecordBatch):
+            raise SchemaError(f"push takes a pyarrow.RecordBatch, got {type(batch).__name__}")
+        if self._stream_schema is None:
+            self._begin(batch.schema)
+            self._stream_schema = batch.schema
+        elif not batch.schema.equals(self._stream_schema):
+            raise SchemaError(
+                f"a batch has the schema {batch.schema.names}, the ones before had "
+                f"{self._stream_schema.names} (or other types); one stream has one schema"
+            )

@@ -1,0 +1,108 @@
+"""Joining stream rows with pages in the arena: probe, verify, put out. Shared by all algorithms."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.kernels.search import expand, probe_pages
+from adjoin.kernels.types import Array
+from adjoin.master.keys import KeyCodec
+from adjoin.parts.arena import Arena
+from adjoin.parts.columns import Column, PageColumns
+from adjoin.parts.streambuffer import Rows
+from adjoin.semistream.output import Output
+from adjoin.semistream.predicate import Equality
+from adjoin.semistream.spec import JoinSpec
+
+
+class Matcher:
+    """Joins needs (a stream row and a slot whose page may match it) and puts the result out.
+
+    Args:
+        spec: The join.
+        codec: How keys are encoded.
+        arena: Where the pages lie.
+        columns: Their buffers.
+        encoded_key: The column of encoded keys.
+        keys: The real key columns, compared after a match where keys are hashed.
+        output: Builds result batches.
+        limit_pairs: Pairs handled at a time.
+    """
+
+    def __init__(
+        self,
+        spec: JoinSpec,
+        codec: KeyCodec,
+        arena: Arena,
+        columns: PageColumns,
+        encoded_key: Column,
+        keys: list[Column],
+        output: Output,
+        limit_pairs: int,
+    ) -> None:
+        self._spec = spec
+        self._codec = codec
+        self._arena = arena
+        self._columns = columns
+        self._key_buffer = encoded_key.buffers[1]
+        self._keys = keys
+        self._output = output
+        self._limit_pairs = limit_pairs
+
+    def join(self, rows: Rows, need_row: Array, need_slot: Array) -> Iterator[pa.RecordBatch]:
+        """Result batches of these needs; notes in `rows.matched` which rows have a match."""
+        begin, count = probe_pages(
+            rows.low,
+            rows.high,
+            need_row,
+            need_slot,
+            self._arena.words,
+            self._arena.slot_base,
+            self._columns.offset(self._key_buffer),
+            self._columns.rows,
+        )
+        if self._codec.ordered and not self._spec.gives_master_columns:
+            yield from self._found(rows, need_row[count > 0])
+            return
+        for first, last, pairs in self._portions(count):
+            owner, master_row = expand(begin[first:last], count[first:last], pairs)
+            owner += first
+            yield from self._pairs(rows, need_row[owner], need_slot[owner], master_row)
+
+    def _portions(self, count: Array) -> Iterator[tuple[int, int, int]]:
+        """Ranges of needs with a limited number of pairs, or a single need."""
+        ends = np.cumsum(count, dtype=np.int64)
+        first = 0
+        while first < len(count):
+            before = ends[first - 1] if first else 0
+            last = int(np.searchsorted(ends, before + self._limit_pairs, side="right"))
+            last = max(last, first + 1)
+            if ends[last - 1] > before:
+                yield first, last, int(ends[last - 1] - before)
+            first = last
+
+    def _pairs(
+        self, rows: Rows, stream_row: Array, slot: Array, master_row: Array
+    ) -> Iterator[pa.RecordBatch]:
+        if not self._codec.ordered:
+            same = self._same_keys(rows, stream_row, slot, master_row)
+            stream_row, slot, master_row = stream_row[same], slot[same], master_row[same]
+        if self._spec.gives_master_columns:
+            rows.matched[stream_row] = True
+            yield from self._output.matched(rows.batch, stream_row, slot, master_row)
+        else:
+            yield from self._found(rows, stream_row)
+
+    def _same_keys(self, rows: Rows, stream_row: Array, slot: Array, master_row: Array) -> Array:
+        assert isinstance(self._spec.predicate, Equality)
+        chosen = pa.array(stream_row)
+        stream = [key.take(chosen) for key in self._spec.predicate.keys(rows.batch)]
+        return self._codec.same(stream, [self._columns.take(key, slot, master_row) for key in self._keys])
+
+    def _found(self, rows: Rows, stream_row: Array) -> Iterator[pa.RecordBatch]:
+        """Semi and anti join: a row counts once, however many master rows it matches."""
+        new = np.unique(stream_row[~rows.matched[stream_row]])
+        rows.matched[new] = True
+        if self._spec.how == "semi":
+            yield from self._output.alone(rows.batch, new)

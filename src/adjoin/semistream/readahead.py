@@ -1,0 +1,141 @@
+"""Pages brought into memory wave by wave, the next wave being read while one is joined."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from adjoin.kernels.types import Array
+from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.parts.pagecache import ABSENT
+from adjoin.parts.readplan import ReadPlan, make_plan
+from adjoin.semistream.residence import Residence
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Pages that are in memory now.
+
+    Attributes:
+        chosen: Which of the wanted pages.
+        slots: Where they are.
+    """
+
+    chosen: Array
+    slots: Array
+
+
+@dataclass(frozen=True)
+class _Reading:
+    wave: Wave
+    wait: Callable[[], None]
+
+
+def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wave]:
+    """Read pages that are not cached, along the cheapest plan.
+
+    A wave's pages stay until the next wave is asked for; then the most useful of them go into the
+    cache, in place of less useful ones, and the others are dropped.
+
+    Args:
+        pages: What is in memory; its utilities say which pages to keep.
+        wanted: Numbers of the pages to read.
+        max_scan: Most pages that one scan covers.
+    """
+    position = pages.reader.position(wanted)
+    order = np.argsort(position)
+    oversize = pages.is_oversize(wanted[order])
+    keep = _Keep(pages, wanted)
+    under_way: list[_Reading] = []
+    try:
+        for start in _starts(pages, wanted, position, order[~oversize], max_scan, keep):
+            under_way.append(start())
+            if len(under_way) == 2:
+                yield from _arrive(under_way, keep)
+        while under_way:
+            yield from _arrive(under_way, keep)
+    finally:
+        for reading in under_way:
+            reading.wait()
+    for chosen in order[oversize]:
+        yield from _read_oversize(pages, wanted, chosen)
+
+
+def _starts(
+    pages: Residence, wanted: Array, position: Array, order: Array, max_scan: int, keep: "_Keep"
+) -> Iterator[Callable[[], _Reading]]:
+    """One function per wave that begins to read it."""
+    if len(order) == 0:
+        return
+    index, cost = pages.index, pages.reader.cost
+    wave_pages = pages.split.wave_pages
+    page_blocks = pages.split.slot_bytes // BLOCK_BYTES
+    longest = min(max_scan, wave_pages) * page_blocks
+    plan = make_plan(
+        position[order],
+        index.blocks[wanted[order]].astype(np.int64),
+        cost.positioning_seconds,
+        cost.block_seconds,
+        longest,
+    )
+    for begin, end in _cut_waves(plan, wave_pages):
+        chosen = order[plan.first[begin] : plan.last[end - 1] + 1]
+
+        def start(chosen: Array = chosen, begin: int = begin, end: int = end) -> _Reading:
+            slots = keep.slots_for(len(chosen))
+            return _Reading(Wave(chosen, slots), pages.reader.start(wanted[chosen], slots, plan, begin, end))
+
+        yield start
+
+
+def _cut_waves(plan: ReadPlan, wave_pages: int) -> Iterator[tuple[int, int]]:
+    """Ranges of scans with at most so many wanted pages each (more only if one scan has more)."""
+    begin = 0
+    while begin < len(plan):
+        limit = int(plan.first[begin]) + wave_pages
+        end = max(int(np.searchsorted(plan.last, limit)), begin + 1)
+        yield begin, end
+        begin = end
+
+
+def _arrive(under_way: list[_Reading], keep: "_Keep") -> Iterator[Wave]:
+    reading = under_way[0]
+    reading.wait()
+    under_way.pop(0)
+    yield reading.wave
+    keep.settle(reading.wave)
+
+
+def _read_oversize(pages: Residence, wanted: Array, chosen: int) -> Iterator[Wave]:
+    """A page larger than a slot has one place, is joined there, and is not cached."""
+    page = wanted[chosen : chosen + 1]
+    slot = np.array([pages.arena.oversize_slot], np.int32)
+    plan = make_plan(pages.reader.position(page), pages.index.blocks[page].astype(np.int64), 0.0, 0.0, 1)
+    pages.reader.start(page, slot, plan, 0, 1)()
+    yield Wave(np.array([chosen]), slot)
+
+
+class _Keep:
+    """Decides, before anything is read, which pages will be cached at the end and which go for them."""
+
+    def __init__(self, pages: Residence, wanted: Array) -> None:
+        self._pages = pages
+        self._wanted = wanted
+        room = pages.arena.capacity - pages.split.floor_slots
+        self._keep, self._remove = pages.cache.rank(wanted, room)
+
+    def slots_for(self, count: int) -> Array:
+        """Free slots; cached pages that are to be removed go first."""
+        short = count - self._pages.arena.free_slots
+        if short > 0:
+            self._remove = self._remove[self._pages.cache.slot_of_page[self._remove] != ABSENT]
+            self._pages.cache.drop(self._remove[:short])
+            self._remove = self._remove[short:]
+        self._pages.free_slots(count)
+        return self._pages.arena.take(count)
+
+    def settle(self, wave: Wave) -> None:
+        """Cache the wave's pages that are to stay and free the slots of the others."""
+        stay = self._keep[wave.chosen]
+        self._pages.cache.put(self._wanted[wave.chosen][stay], wave.slots[stay])
+        self._pages.arena.free(wave.slots[~stay])

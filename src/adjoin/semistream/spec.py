@@ -1,0 +1,108 @@
+"""What is to be joined with what, checked once at the door."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from adjoin.errors import OptionError, SchemaError
+from adjoin.master.master import Master
+from adjoin.semistream.predicate import Between, Distance, Equality, Predicate, Within
+
+HOW = ("inner", "left", "semi", "anti")
+On = str | Sequence[str] | Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A checked description of the join.
+
+    Attributes:
+        how: inner, left, semi or anti.
+        predicate: Which master keys a stream row matches.
+        columns: Names of the master's columns that are put out.
+        suffix: What a master column gets whose name the stream has too.
+    """
+
+    how: str
+    predicate: Predicate
+    columns: tuple[str, ...]
+    suffix: str
+
+    @property
+    def gives_master_columns(self) -> bool:
+        return self.how in ("inner", "left")
+
+    @property
+    def keeps_unmatched(self) -> bool:
+        return self.how in ("left", "anti")
+
+    def output_schema(self, stream: pa.Schema, master: pa.Schema) -> pa.Schema:
+        """The stream's columns, then the master's."""
+        missing = [name for name in self.predicate.columns if name not in stream.names]
+        if missing:
+            raise SchemaError(f"the stream has no column {missing[0]!r}; it has {stream.names}")
+        repeated = {name for name in stream.names if stream.names.count(name) > 1}
+        if repeated:
+            raise SchemaError(f"the stream has several columns named {sorted(repeated)[0]!r}; rename them")
+        fields = list(stream)
+        if self.gives_master_columns:
+            fields += [self._master_field(stream, master.field(name)) for name in self.columns]
+        names = [field.name for field in fields]
+        for name in names:
+            if names.count(name) > 1:
+                raise SchemaError(f"two output columns would be named {name!r}; choose another suffix=")
+        return pa.schema(fields)
+
+    def _master_field(self, stream: pa.Schema, field: pa.Field) -> pa.Field:
+        name = field.name + self.suffix if field.name in stream.names else field.name
+        return field.with_name(name).with_nullable(field.nullable or self.how == "left")
+
+
+def make_spec(
+    master: Master,
+    on: On,
+    how: str,
+    columns: Sequence[str] | None,
+    within: Distance | None,
+    between: tuple[str, str] | None,
+    suffix: str,
+) -> JoinSpec:
+    """Check the arguments of an operator against the master."""
+    if how not in HOW:
+        raise OptionError(f"how={how!r} is not one of {', '.join(HOW)}")
+    if within is not None and between is not None:
+        raise OptionError("give within= or between=, not both")
+    pairs = _key_pairs(master, on)
+    predicate: Predicate
+    if between is not None:
+        if len(between) != 2 or len(pairs) != 1:
+            raise OptionError(f"between={between!r} must be two stream columns, and on= the master's key")
+        predicate = Between(master.codec, (between[0], between[1]))
+    elif within is not None:
+        predicate = Within(master.codec, next(iter(pairs.values())), within)
+    else:
+        predicate = Equality(master.codec, tuple(pairs[key] for key in master.key))
+    same_name = {key for key, column in pairs.items() if key == column} if predicate.is_equality else set()
+    wanted = master.schema.names if columns is None else list(columns)
+    unknown = [name for name in wanted if name not in master.schema.names]
+    if unknown:
+        raise SchemaError(f"the master has no column {unknown[0]!r}; it has {master.schema.names}")
+    chosen = tuple(name for name in master.schema.names if name in wanted and name not in same_name)
+    return JoinSpec(how, predicate, chosen, suffix)
+
+
+def _key_pairs(master: Master, on: On) -> dict[str, str]:
+    """Stream column of every key column of the master."""
+    if isinstance(on, str):
+        pairs = {on: on}
+    elif isinstance(on, Mapping):
+        pairs = {key: column for column, key in on.items()}
+    else:
+        pairs = {name: name for name in on}
+    if set(pairs) != set(master.key):
+        raise SchemaError(
+            f"on={on!r} must name the key of the master, {list(master.key)}; where the stream's names differ "
+            f'write on={{"stream column": "{master.key[0]}"}}'
+        )
+    return pairs

@@ -1,0 +1,118 @@
+"""How one budget is split: what is fixed, what a step may use, what pages and rows share."""
+
+from dataclasses import dataclass
+
+from adjoin.errors import BudgetError
+from adjoin.parts.arena import BLOCK_BYTES, Arena
+
+_SCRATCH_BYTES = 16 * BLOCK_BYTES
+_LEAST_WORK_BYTES = 64 << 10
+_MOST_WORK_BYTES = 32 << 20
+_LEAST_STREAM_BYTES = 64 << 10
+_LEAST_WAVE_PAGES = 8
+_MOST_WAVE_PAGES = 1024
+_WAVES_IN_FLIGHT = 2
+_BYTES_PER_INPUT_ROW = 128
+"""What sorting, locating and probing one stream row takes, at most, beside the row itself."""
+
+
+@dataclass(frozen=True)
+class MemorySplit:
+    """The split of a budget over the parts of a semi-stream operator.
+
+    Attributes:
+        slot_bytes: A page slot.
+        slot_cost: A slot with its bookkeeping.
+        slots: The most slots there can be.
+        oversize_bytes: Region for the largest page, if one is larger than a slot.
+        scratch_bytes: Where unwanted bytes of a scan go.
+        wave_pages: Pages of one wave of reads; two waves are under way at a time.
+        work_bytes: What one step may use for sorting, probing and building results.
+        stream_bytes: What waiting rows can have at most, with the cache at its smallest.
+    """
+
+    slot_bytes: int
+    slot_cost: int
+    slots: int
+    oversize_bytes: int
+    scratch_bytes: int
+    wave_pages: int
+    work_bytes: int
+    stream_bytes: int
+
+    @property
+    def floor_slots(self) -> int:
+        """Slots that reading needs; the rest may hold cached pages or be given to rows."""
+        return _WAVES_IN_FLIGHT * self.wave_pages
+
+    @property
+    def step_rows(self) -> int:
+        """Stream rows handled at a time."""
+        return max(1, self.work_bytes // 2 // _BYTES_PER_INPUT_ROW)
+
+    @property
+    def output_bytes(self) -> int:
+        return self.work_bytes // 2
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a master version asks for.
+
+    Attributes:
+        index_bytes: Index, filter and counters per page.
+        slot_bytes: A slot that holds nearly every page.
+        largest_page_bytes: The largest page.
+        buffers: Bytes to note, for each slot, where its page's buffers are.
+    """
+
+    index_bytes: int
+    slot_bytes: int
+    largest_page_bytes: int
+    buffers: int
+
+    @property
+    def slot_cost(self) -> int:
+        return self.slot_bytes + Arena.bookkeeping_bytes + 4 + self.buffers
+
+    @property
+    def oversize_bytes(self) -> int:
+        return self.largest_page_bytes if self.largest_page_bytes > self.slot_bytes else 0
+
+    @property
+    def fixed_bytes(self) -> int:
+        return self.index_bytes + self.oversize_bytes + _SCRATCH_BYTES + self.slot_cost
+
+    @property
+    def least_work_bytes(self) -> int:
+        return _LEAST_WORK_BYTES + 4 * self.largest_page_bytes
+
+
+def least_bytes(demand: Demand) -> int:
+    """The least budget that works."""
+    slots = (_WAVES_IN_FLIGHT * _LEAST_WAVE_PAGES + 1) * demand.slot_cost
+    return demand.fixed_bytes + demand.least_work_bytes + _LEAST_STREAM_BYTES + slots
+
+
+def split_memory(total_bytes: int, demand: Demand) -> MemorySplit:
+    """Split a budget, or raise a BudgetError that names the least that works."""
+    least = least_bytes(demand)
+    if total_bytes < least:
+        raise BudgetError(
+            f"memory={total_bytes} is too small for this master: the least that works is {least} bytes "
+            f"({demand.index_bytes:,} of them for its index); give memory={least} or more"
+        )
+    flexible = total_bytes - demand.fixed_bytes
+    work_bytes = max(demand.least_work_bytes, min(flexible // 8, _MOST_WORK_BYTES))
+    wave_pages = min(_MOST_WAVE_PAGES, max(_LEAST_WAVE_PAGES, flexible // 16 // demand.slot_cost))
+    reading_bytes = _WAVES_IN_FLIGHT * wave_pages * demand.slot_cost
+    return MemorySplit(
+        slot_bytes=demand.slot_bytes,
+        slot_cost=demand.slot_cost,
+        slots=(flexible - work_bytes) // demand.slot_cost,
+        oversize_bytes=demand.oversize_bytes,
+        scratch_bytes=_SCRATCH_BYTES,
+        wave_pages=wave_pages,
+        work_bytes=work_bytes,
+        stream_bytes=flexible - work_bytes - reading_bytes,
+    )

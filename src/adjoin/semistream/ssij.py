@@ -1,0 +1,541 @@
+"""SSIJ, the semi-streamed index join."""
+
+import datetime
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.errors import BudgetError, OptionError, SchemaError
+from adjoin.kernels.grouping import collect_needs, make_pairs
+from adjoin.kernels.search import expand, locate_pages
+from adjoin.kernels.types import Array
+from adjoin.master.device import Device, Disk
+from adjoin.master.master import Master
+from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.parts.arrivals import arrivals
+from adjoin.parts.budget import MemoryBudget, parse_bytes
+from adjoin.parts.clock import Clock, Pause, SystemClock
+from adjoin.parts.costmodel import JoinTimeEstimate
+from adjoin.parts.streambuffer import InputBuffer, InvertedIndex, Rows, StreamBuffer, compact
+from adjoin.semistream.contract import SemiStreamJoin
+from adjoin.semistream.matching import Matcher
+from adjoin.semistream.output import Output
+from adjoin.semistream.predicate import Distance
+from adjoin.semistream.readahead import read_in_waves
+from adjoin.semistream.residence import Residence, least_memory
+from adjoin.semistream.spec import On, make_spec
+
+_INPUT_ROWS = 16_384
+_STREAM_SHARE = 0.5
+"""Part of the memory that rows and pages share which rows may fill before pages are read for them."""
+_DEADLINE_MARGIN = 1.25
+_MOST_STREAM_BYTES = 1 << 30
+"""Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
+
+
+@dataclass
+class _Counts:
+    rows_in: int = 0
+    rows_out: int = 0
+    cache_hits: int = 0
+    rows_unmatched: int = 0
+    seconds_waiting_max: float = 0.0
+    deadlines_missed: int = 0
+    online_phases: int = 0
+    join_phases: int = 0
+
+
+@dataclass(frozen=True)
+class _Options:
+    input_rows: int | None
+    stream_rows: int | None
+    max_scan: int
+    decay: float
+    deadline: float | str | None
+
+    def __post_init__(self) -> None:
+        for name in ("input_rows", "stream_rows"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name}={value} must be at least 1")
+        if self.max_scan < 1:
+            raise OptionError(f"max_scan={self.max_scan} must be at least 1")
+        if not 0 <= self.decay <= 1:
+            raise OptionError(f"decay={self.decay} must be between 0 and 1")
+        if isinstance(self.deadline, int | float) and not self.deadline > 0:
+            raise OptionError(f"deadline={self.deadline} must be more than 0 seconds")
+
+
+class SSIJ(SemiStreamJoin):
+    """Joins a stream with an indexed master that is larger than memory.
+
+    How it works:
+        1. *Pending*: rows collect in the input buffer.
+        2. *Online*: the collected rows are sorted by key, find their pages in one pass over the
+           index, and are joined with the pages that are cached. A row with a page that is not
+           cached goes to the stream buffer; the inverted index notes which pages it waits for.
+        3. *Join*: once enough rows wait, the pages they want are read along the cheapest plan,
+           several reads in flight, and joined through the inverted index. The pages most in
+           demand stay in the cache.
+
+        Rows and cached pages share one budget: pages are evicted when rows need the room, the
+        least useful first, and the cache takes back what rows leave free.
+
+    Args:
+        master: The master; its version stays pinned until `refresh` or `close`.
+        on: Key: a name, a list of names, or `{"stream column": "master column"}`.
+        how: "inner", "left", "semi" or "anti".
+        memory: Budget of the whole operator: bytes, or text such as "64MB".
+        columns: Master columns to put out; all by default.
+        within: Range join: master key between stream key - within and stream key + within.
+        between: Range join: master key between these two stream columns; `on` names the master's key.
+        suffix: Appended to a master column whose name the stream has too.
+        deadline: Seconds within which every row is answered, or the name of a stream column with
+            the moment by which the row must be answered. With none, rows may wait until the
+            stream buffer is full, the input pauses or the stream ends.
+        input_rows: Rows that start an online phase (IB_thresh).
+        stream_rows: Waiting rows that start a join phase (SB_thresh); by default, as many as fill
+            half of the memory that rows and pages share.
+        max_scan: Most pages that one scan reads (maxScan).
+        decay: What remains of a page's utility after a join phase; 0 clears it, as in the paper.
+        device: What the master lies on; the file system by default.
+        clock: Tells the time; the system's by default.
+
+    Example:
+        >>> import adjoin, pyarrow as pa, tempfile
+        >>> products = pa.table({"id": [1, 2, 3], "name": ["pen", "ink", "pad"]})
+        >>> sales = pa.record_batch({"id": [3, 1, 9], "amount": [5, 7, 1]})
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     master = adjoin.Master.build(products, key="id", path=path + "/products")
+        ...     with adjoin.SSIJ(master, on="id", memory="4MB") as join:
+        ...         result = pa.Table.from_batches(join.run([sales]))
+        >>> sorted(zip(*result.to_pydict().values()))
+        [(1, 7, 'pen'), (3, 5, 'pad')]
+
+    Cost:
+        Time O(n log n) for n rows of an online phase, plus one binary search in a page per row and
+        page; O(p log p) for p pages of a join phase. Reads at most one page per row and page it
+        matches, fewer the more rows wait together. Memory never more than `memory`.
+
+    Reference:
+        Bornea, Deligiannakis, Kotidis, Vassalos: Semi-Streamed Index Join for Near-Real Time
+        Execution of ETL Transformations, ICDE 2011. Algorithms 1 and 2, sections IV and V.
+
+        ========== ==================================== ==========================
+        symbol     meaning                              here
+        ========== ==================================== ==========================
+        M          memory of the operator               memory
+        CR         cached pages                         Residence.cache
+        IB, SB     input buffer, stream buffer          InputBuffer, StreamBuffer
+        II_p       rows that wait for page p            InvertedIndex
+        P_u        pages to read                        InvertedIndex.pages
+        S, T       seconds to position, per page        Cost
+        maxScan    longest scan                         max_scan
+        ========== ==================================== ==========================
+
+    Departures:
+        - Rows are joined with the pages that were cached when the online phase began, so that a
+          page evicted within the phase is not joined twice (Algorithm 1, lines 3, 9 and 18).
+        - When rows find no room and no page is left to evict, a join phase is forced.
+        - An update drops the cached pages it replaced and loads the new index.
+        - Utilities fade instead of being cleared, and are kept for pages outside the cache, which
+          also settles ties.
+        - The index knows first and last key of every page: a key between two pages is known to be
+          absent without a read; one inside a page costs a read, unless the filter excludes it.
+        - The plan is exact in O(pages), by a sliding-window minimum.
+        - Reads overlap with joining.
+    """
+
+    def __init__(
+        self,
+        master: Master,
+        on: On,
+        how: str = "inner",
+        memory: int | str = "64MB",
+        *,
+        columns: Sequence[str] | None = None,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_master",
+        deadline: float | datetime.timedelta | str | None = None,
+        input_rows: int | None = None,
+        stream_rows: int | None = None,
+        max_scan: int = 200,
+        decay: float = 0.9,
+        device: Device | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(deadline, datetime.timedelta):
+            deadline = deadline.total_seconds()
+        self._options = _Options(input_rows, stream_rows, max_scan, decay, deadline)
+        self._spec = make_spec(master, on, how, columns, within, between, suffix)
+        self._budget = MemoryBudget(parse_bytes(memory))
+        self._clock = clock or SystemClock()
+        self._device = device or Disk()
+        self._counts = _Counts()
+        names = self._spec.columns if self._spec.gives_master_columns else ()
+        verified = () if master.codec.ordered else master.key
+        self._pages = Residence(master, {*names, *verified}, self._budget, self._device, decay)
+        self._input = InputBuffer()
+        self._waiting = StreamBuffer(len(self._pages.index))
+        cost = self._pages.reader.cost
+        page_blocks = self._pages.split.slot_bytes / BLOCK_BYTES
+        self._estimate = JoinTimeEstimate(cost.positioning_seconds + page_blocks * cost.block_seconds)
+        self._matcher: Matcher | None = None
+        self._output: Output | None = None
+
+    @classmethod
+    def least_memory(cls, master: Master) -> int:
+        """The least budget with which a join with this master works, whatever its columns."""
+        return least_memory(master)
+
+    def schema_of(self, stream: pa.Schema) -> pa.Schema:
+        """The schema of the results for a stream with this schema."""
+        return self._spec.output_schema(stream, self._pages.master.schema)
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the start.
+
+        Beside those that every operator has: `deadlines_missed`, `online_phases`, `join_phases`,
+        `rows_waiting`, `pages_cached`, `master_version`, and the bytes of each account of the
+        budget as `bytes_<account>`.
+        """
+        reads = self._pages.counts
+        return {
+            **vars(self._counts),
+            "memory_bytes": self._budget.total_bytes,
+            "peak_bytes": self._budget.peak_bytes,
+            **vars(reads),
+            "rows_waiting": self._input.rows + self._waiting.rows,
+            "pages_cached": len(self._pages.cache),
+            "master_version": self._pages.master.version,
+            **{f"bytes_{name}": held for name, held in self._budget.accounts().items()},
+        }
+
+    def run(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterator[pa.RecordBatch]:
+        """Join a whole stream: batches, and pauses between them.
+
+        With a deadline the source is read in a thread, so that rows are answered in time even if
+        the next batch is late.
+        """
+        if self._options.deadline is None or not isinstance(self._clock, SystemClock):
+            yield from super().run(items)
+            return
+        for item in arrivals(items, self._patience_seconds):
+            if isinstance(item, pa.RecordBatch):
+                yield from self.push(item)
+            else:
+                yield from self.idle(item.seconds if item else 0)
+        yield from self.finish()
+
+    def close(self) -> None:
+        """Give files, threads and memory back."""
+        self._ended = True
+        self._pages.close()
+        self._device.close()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structure contradicts itself or its account."""
+        self._pages.check_invariants()
+        assert self._budget.account("input") >= self._input.bytes
+        assert self._budget.account("stream") >= self._waiting.stream_bytes
+        assert self._budget.account("inverted") >= self._waiting.inverted_bytes
+
+    # The contract.
+
+    def _begin(self, stream: pa.Schema) -> None:
+        schema = self.schema_of(stream)
+        pages, split = self._pages, self._pages.split
+        if isinstance(self._options.deadline, str) and self._options.deadline not in stream.names:
+            raise SchemaError(f"the stream has no column {self._options.deadline!r} for the deadline")
+        self._spec.predicate.bounds(pa.RecordBatch.from_pylist([], schema=stream))
+        layout = [pages.column(name) for name in self._spec.columns] if self._spec.gives_master_columns else []
+        codec = pages.master.codec
+        keys = [] if codec.ordered else [pages.column(name) for name in pages.master.key]
+        self._output = Output(schema, pages.columns, layout, split.output_bytes)
+        self._matcher = Matcher(
+            self._spec, codec, pages.arena, pages.columns, pages.encoded_key, keys, self._output, split.step_rows
+        )
+
+    def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for piece in self._pieces(batch):
+            while not self.offer(piece):
+                yield from self._relieve()
+            yield from self._work()
+
+    def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
+        wake = self._clock.now() + seconds
+        yield from self._drain()
+        self._clock.sleep(max(0.0, wake - self._clock.now()))
+
+    def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+        yield from self._join_phase()
+        self._pages.replace(master)
+        self._waiting = StreamBuffer(len(self._pages.index))
+        if self._stream_schema is not None:
+            self._begin(self._stream_schema)
+
+    def _finish(self) -> Iterator[pa.RecordBatch]:
+        yield from self._drain()
+        self._ended = True
+
+    # Pending phase.
+
+    def offer(self, batch: pa.RecordBatch) -> bool:
+        """Put rows into the input buffer, evicting pages for them; False if there is no room."""
+        batch = compact(batch)
+        cost = self._input.cost(batch)
+        if not self._pages.make_room(cost):
+            return False
+        self._budget.add("input", cost)
+        arrived = np.full(batch.num_rows, self._clock.now())
+        self._input.add(batch, arrived, self._due(batch, arrived))
+        self._counts.rows_in += batch.num_rows
+        return True
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch in pieces that find room in the buffers, whatever they hold after a join phase."""
+        split = self._pages.split
+        rows = batch.num_rows
+        if rows > split.step_rows or (rows > 1 and self._room_for(batch) > split.stream_bytes // 2):
+            half = min(split.step_rows, (rows + 1) // 2)
+            yield from self._pieces(batch.slice(0, half))
+            yield from self._pieces(batch.slice(half))
+        elif rows:
+            yield batch
+
+    def _room_for(self, batch: pa.RecordBatch) -> int:
+        """Bytes that the batch takes if all its rows wait in the input buffer, then in the stream buffer."""
+        waiting = 2 * batch.nbytes + batch.num_rows * (Rows.state_bytes + 8)
+        return self._input.cost(batch) + waiting + StreamBuffer.pair_cost * batch.num_rows
+
+    def _relieve(self) -> Iterator[pa.RecordBatch]:
+        """Make room by answering rows."""
+        if self._waiting.rows:
+            yield from self._join_phase()
+        elif self._input.rows:
+            yield from self._online_phase()
+        else:
+            raise BudgetError(
+                f"a stream row is too large for memory={self._budget.total_bytes}; give twice the memory"
+            )
+
+    def _work(self) -> Iterator[pa.RecordBatch]:
+        """Run the phases whose time has come."""
+        input_rows = self._options.input_rows or min(_INPUT_ROWS, self._pages.split.step_rows)
+        while True:
+            if self._is_due():
+                yield from self._drain()
+            elif self._input.rows >= input_rows:
+                yield from self._online_phase()
+            elif self._stream_buffer_is_full():
+                yield from self._join_phase()
+            else:
+                return
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        while self._input.rows:
+            yield from self._online_phase()
+        yield from self._join_phase()
+
+    def _stream_buffer_is_full(self) -> bool:
+        if self._options.stream_rows is not None:
+            return self._waiting.rows >= self._options.stream_rows
+        held = self._waiting.stream_bytes + self._waiting.inverted_bytes
+        return held >= min(_STREAM_SHARE * self._pages.split.stream_bytes, _MOST_STREAM_BYTES)
+
+    # Online phase.
+
+    def _online_phase(self) -> Iterator[pa.RecordBatch]:
+        self._counts.online_phases += 1
+        batch, arrived, due = self._input.take(self._pages.split.step_rows)
+        low, high, valid = self._spec.predicate.bounds(batch)
+        rows = Rows(batch, arrived, due, low, high, np.zeros(len(low), bool))
+        order = self._search_order(rows, valid)
+        index = self._pages.index
+        start, stop = locate_pages(low[order], high[order], index.first, index.last)
+        open_ = np.zeros(len(rows), bool)
+        limit = self._limit_needs
+        for begin, end in _portions(stop - start, limit):
+            count = stop[begin:end] - start[begin:end]
+            if count[0] > limit:
+                yield from self._sweep(rows, order[begin], range(start[begin], stop[begin], limit), stop[begin])
+                continue
+            owner, page = expand(start[begin:end], count, int(count.sum()))
+            yield from self._look_up(rows, order[begin:end][owner], page, open_)
+        self._counts.cache_hits += int(len(rows) - open_.sum())
+        yield from self._answer(rows, np.flatnonzero(~open_))
+        self._budget.set("input", self._input.bytes)
+
+    def _sweep(self, rows: Rows, row: int, firsts: range, stop: int) -> Iterator[pa.RecordBatch]:
+        """Answer a row that matches more pages than can be noted at once, some pages at a time."""
+        yield from self._join_phase()
+        for first in firsts:
+            page = np.arange(first, min(first + firsts.step, stop), dtype=np.int32)
+            yield from self._look_up(rows, np.full(len(page), row, np.int32), page, np.zeros(len(rows), bool))
+            if self._waiting.rows:
+                joined = yield from self._join_pages()
+                rows.matched[row] |= joined.matched[0]
+
+    def _search_order(self, rows: Rows, valid: Array | None) -> Array:
+        """Rows that may have a match, by ascending key."""
+        low = rows.low
+        filter_ = self._pages.filter
+        if filter_ is not None and self._spec.predicate.is_equality:
+            possible = filter_.contains(low)
+            valid = possible if valid is None else valid & possible
+        if valid is None:
+            return np.argsort(low).astype(np.int32)
+        candidates = np.flatnonzero(valid).astype(np.int32)
+        return candidates[np.argsort(low[candidates])]
+
+    def _look_up(self, rows: Rows, row: Array, page: Array, open_: Array) -> Iterator[pa.RecordBatch]:
+        """Join needs whose page is cached now; the others wait. Notes in `open_` which rows wait."""
+        self._pages.cache.credit(page)
+        slot = self._pages.cache.slot_of_page[page]
+        cached = slot >= 0
+        assert self._matcher is not None
+        yield from self._matcher.join(rows, row[cached], slot[cached])
+        missing = np.flatnonzero(~cached)
+        if not self._spec.gives_master_columns:
+            missing = missing[~rows.matched[row[missing]]]
+        if len(missing):
+            yield from self._wait(rows, row, page, missing, open_)
+
+    def _wait(
+        self, rows: Rows, row: Array, page: Array, missing: Array, open_: Array
+    ) -> Iterator[pa.RecordBatch]:
+        here = np.zeros(len(rows), bool)
+        here[row[missing]] = True
+        chosen = np.flatnonzero(here)
+        number = np.cumsum(here, dtype=np.int32) - np.int32(1)
+        pairs = make_pairs(row, page, missing, number)
+        waiting = rows.select(chosen)
+        while not self._hold(waiting, pairs):
+            if not self._waiting.rows:
+                raise BudgetError(
+                    f"rows that wait for pages find no room in memory={self._budget.total_bytes}; "
+                    "give more memory, or smaller batches"
+                )
+            yield from self._join_phase()
+        open_ |= here
+
+    def _hold(self, rows: Rows, pairs: Array) -> bool:
+        """Put rows into the stream buffer; False if no room could be made."""
+        stream, inverted = self._waiting.cost_with(rows, pairs)
+        growth = stream - self._budget.account("stream") + inverted - self._budget.account("inverted")
+        if not self._pages.make_room(growth):
+            return False
+        self._budget.set("stream", stream)
+        self._budget.set("inverted", inverted)
+        self._waiting.add(rows, pairs)
+        return True
+
+    # Join phase.
+
+    def _join_phase(self) -> Iterator[pa.RecordBatch]:
+        if self._waiting.rows:
+            rows = yield from self._join_pages()
+            yield from self._answer(rows, np.arange(len(rows)))
+
+    def _join_pages(self) -> Generator[pa.RecordBatch, None, Rows]:
+        """Join all waiting rows with the pages they wait for; returns them."""
+        self._counts.join_phases += 1
+        began = self._clock.now()
+        rows, inverted = self._waiting.join_parts()
+        pages = self._pages
+        pages.spread()
+        slot = pages.cache.slot_of_page[inverted.pages]
+        cached = np.flatnonzero(slot >= 0)
+        yield from self._join_wave(rows, inverted, cached, slot[cached])
+        unread = np.flatnonzero(slot < 0)
+        for wave in read_in_waves(pages, inverted.pages[unread], self._options.max_scan):
+            yield from self._join_wave(rows, inverted, unread[wave.chosen], wave.slots)
+        pages.cache.fade()
+        self._estimate.observe(len(unread), self._clock.now() - began)
+        self._budget.set("stream", 0)
+        self._budget.set("inverted", 0)
+        return rows
+
+    def _join_wave(
+        self, rows: Rows, inverted: InvertedIndex, groups: Array, slots: Array
+    ) -> Iterator[pa.RecordBatch]:
+        """Join pages in memory with the rows that the inverted index has for them."""
+        assert self._matcher is not None
+        ends = np.cumsum(inverted.begin[groups + 1] - inverted.begin[groups])
+        total = int(ends[-1]) if len(ends) else 0
+        for start in range(0, total, self._limit_needs):
+            stop = min(start + self._limit_needs, total)
+            row, slot = collect_needs(inverted.pairs, inverted.begin, groups, slots, ends, start, stop)
+            yield from self._matcher.join(rows, row, slot)
+
+    # Answers and deadlines.
+
+    def _answer(self, rows: Rows, chosen: Array) -> Iterator[pa.RecordBatch]:
+        """These rows are finished: put out those without a match where the join wants them."""
+        if len(chosen) == 0:
+            return
+        unmatched = chosen[~rows.matched[chosen]]
+        self._counts.rows_unmatched += len(unmatched)
+        if self._spec.keeps_unmatched and len(unmatched):
+            assert self._output is not None
+            yield from self._output.alone(rows.batch, unmatched)
+        now = self._clock.now()
+        waited = now - float(rows.arrived[chosen].min())
+        self._counts.seconds_waiting_max = max(self._counts.seconds_waiting_max, waited)
+        self._counts.deadlines_missed += int((rows.due[chosen] < now).sum())
+
+    def _due(self, batch: pa.RecordBatch, arrived: Array) -> Array:
+        """When each row must be answered."""
+        deadline = self._options.deadline
+        if deadline is None:
+            return np.full(len(arrived), np.inf)
+        if isinstance(deadline, str):
+            return _seconds(batch.column(deadline))
+        return arrived + deadline
+
+    def _seconds_to_act(self) -> float:
+        """How long the phases can still be put off before a deadline is missed."""
+        earliest = min(self._input.earliest_due, self._waiting.earliest_due)
+        if earliest == np.inf:
+            return np.inf
+        pages = min(self._waiting.wanted_pages + self._input.rows, len(self._pages.index))
+        return float(earliest - self._clock.now() - _DEADLINE_MARGIN * self._estimate.seconds(pages))
+
+    def _is_due(self) -> bool:
+        return self._seconds_to_act() <= 0
+
+    def _patience_seconds(self) -> float | None:
+        seconds = self._seconds_to_act()
+        return None if seconds == np.inf else max(0.0, seconds)
+
+    @property
+    def _limit_needs(self) -> int:
+        """Needs handled at a time: they fit the work of a step, and the buffers if all must wait."""
+        split = self._pages.split
+        return max(1, min(split.step_rows, split.stream_bytes // 4 // StreamBuffer.pair_cost))
+
+
+def _portions(counts: Array, limit: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows that have together at most `limit` needs, or a single row; rows with none are left out."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    begin = 0
+    while begin < len(counts):
+        before = ends[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(ends, before + limit, side="right")), begin + 1)
+        if ends[end - 1] > before:
+            yield begin, end
+        begin = end
+
+
+def _seconds(column: pa.Array) -> Array:
+    """Moments as seconds since 1970; null is never."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+        return column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False) / 1e6
+    if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+        return column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False)
+    raise SchemaError(f"the deadline column has type {column.type}; give a timestamp, or seconds since 1970")
