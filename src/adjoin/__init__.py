@@ -13,18 +13,24 @@ from adjoin.errors import (
     StorageError,
     VersionNotFoundError,
 )
+from adjoin.master.master import Master
+from adjoin.parts.clock import Pause
+from adjoin.semistream.ssij import SSIJ
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "SSIJ",
     "AdjoinError",
     "BudgetError",
     "ConflictError",
     "CorruptionError",
+    "Master",
     "MasterExistsError",
     "MasterNotFoundError",
     "NullKeyError",
     "OptionError",
+    "Pause",
     "SchemaError",
     "StorageError",
     "VersionNotFoundError",
