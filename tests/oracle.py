@@ -140,6 +140,12 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def close() -> None:
+    """Let go of DuckDB, which complains if the interpreter ends before."""
+    _connection().close()
+    _connection.cache_clear()
+
+
 def _ask(stream: pa.Table, master: pa.Table, condition: str) -> Pairs:
     connection = _connection()
     connection.register("stream_keys", stream)
@@ -213,7 +219,9 @@ def assert_same_rows(actual: pa.Table, wanted: pa.Table, context: str = "") -> N
 def _examples(title: str, table: pa.Table, ids: np.ndarray, excess: np.ndarray, most: int = 3) -> list[str]:
     wrong = np.flatnonzero(excess > 0)
     rows = [int(np.flatnonzero(ids == row_id)[0]) for row_id in wrong[:most]]
-    shown = [f"  {excess[row_id]} x {_row_text(table, row)}" for row_id, row in zip(wrong, rows, strict=False)]
+    shown = [
+        f"  {excess[row_id]} x {_row_text(table, row)}" for row_id, row in zip(wrong, rows, strict=False)
+    ]
     return [f"{title}: {int(excess[wrong].sum())} rows, such as", *shown] if shown else []
 
 
@@ -285,7 +293,9 @@ def _list_codes(column: pa.Array, valid: np.ndarray) -> np.ndarray:
     is_map = pa.types.is_map(column.type)
     size = getattr(column.type, "list_size", None)
     if is_map:
-        column = column.cast(pa.list_(pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])))
+        column = column.cast(
+            pa.list_(pa.struct([("key", column.type.key_type), ("value", column.type.item_type)]))
+        )
     lengths = np.where(valid, size, 0) if size else pc.list_value_length(column).fill_null(0).to_numpy()
     items = _codes(_decoded(column.flatten()))
     ends = np.cumsum(lengths)

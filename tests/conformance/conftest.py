@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import oracle
 from tests.conformance.snapshots import Shelf
 
 
@@ -11,3 +12,4 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     Shelf.directory = tmp_path_factory.mktemp("masters")
     yield
     Shelf.clear()
+    oracle.close()

@@ -12,10 +12,9 @@ from tests.oracle import comparable
 Order = tuple[int, Any]
 
 
-def canonical_keys(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType] | None = None) -> list[Any]:
+def canonical_keys(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) -> list[Any]:
     """One hashable key per row, None where a component is null."""
-    wanted = types or [column.type for column in columns]
-    parts = [orders(column, kind) for column, kind in zip(columns, wanted, strict=True)]
+    parts = [orders(column, kind) for column, kind in zip(columns, types, strict=True)]
     return [None if any(part is None for part in row) else row for row in zip(*parts, strict=True)]
 
 

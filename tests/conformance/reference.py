@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from adjoin import BudgetError, OptionError, SchemaError
 from adjoin.parts.clock import Pause
-from tests.oracle import Pairs, Predicate, assembled, whole_units
-
 from tests.conformance.keys import Order, canonical_keys, orders
 from tests.conformance.scripted import as_batch
 from tests.conformance.snapshots import Snapshot
+from tests.oracle import Pairs, Predicate, assembled, whole_units
 
 ROOM_BYTES = 4096
 
@@ -67,9 +66,10 @@ class Reference:
         self.account(0)
         columns = [master.table[name] for name in self.predicate.names.values()]
         self.groups: dict[Any, list[int]] = {}
-        for row, key in enumerate(canonical_keys(columns)):
+        for row, key in enumerate(self.keys(columns, [column.type for column in columns])):
             self.groups.setdefault(key, []).append(row)
-        self.held = sorted((key, row) for row, key in enumerate(orders(columns[0], columns[0].type)))
+        by_row = enumerate(orders(columns[0], columns[0].type))
+        self.held = sorted((key, row) for row, key in by_row if key is not None)
 
     def account(self, waiting_bytes: int) -> None:
         self.peak_bytes = max(self.peak_bytes, self.snapshot.table.nbytes + waiting_bytes)
@@ -154,9 +154,14 @@ class Reference:
     def _equal_matches(self, stream: pa.Table, master: pa.Table) -> list[tuple[int, int]]:
         names = self.predicate.names
         types = [master.schema.field(name).type for name in names.values()]
-        keys = canonical_keys([stream[name] for name in names], types)
+        keys = self.keys([stream[name] for name in names], types)
         groups = self.groups
-        return [(row, other) for row, key in enumerate(keys) if key is not None for other in groups.get(key, ())]
+        return [
+            (row, other) for row, key in enumerate(keys) if key is not None for other in groups.get(key, ())
+        ]
+
+    def keys(self, columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) -> list[Any]:
+        return canonical_keys(columns, types)
 
     def _range_matches(self, stream: pa.Table, master: pa.Table) -> list[tuple[int, int]]:
         (master_name,) = self.predicate.names.values()

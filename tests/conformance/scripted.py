@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.parts.clock import Pause
-
 from tests.conformance.snapshots import Snapshot
 
 
@@ -18,11 +19,11 @@ class Refresh:
     snapshot: Snapshot
 
 
-Item = pa.RecordBatch | Pause | Refresh
+Item: TypeAlias = pa.RecordBatch | Pause | Refresh
 
 
 # A script: ``[b1, Pause(2), b2, Refresh(newer), b3]``
-Script = Sequence[Item]
+Script: TypeAlias = Sequence[Item]
 
 
 def chopped(stream: pa.Table, batch_rows: int) -> list[pa.RecordBatch]:
@@ -34,7 +35,7 @@ def chopped(stream: pa.Table, batch_rows: int) -> list[pa.RecordBatch]:
 def cut_at(stream: pa.Table, cuts: Iterable[int]) -> list[pa.RecordBatch]:
     """The stream cut before the given rows; equal cuts give empty batches."""
     ends = [0, *sorted(cuts), len(stream)]
-    return [as_batch(stream.slice(start, stop - start)) for start, stop in zip(ends, ends[1:], strict=False)]
+    return [as_batch(stream.slice(start, stop - start)) for start, stop in pairwise(ends)]
 
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:

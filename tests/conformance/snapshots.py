@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 from uuid import uuid4
 
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from adjoin.master.keys import KeyCodec
 from adjoin.master.master import Master
-
 from tests.conformance.keys import canonical_keys
 
 
@@ -21,7 +20,7 @@ class Shelf:
     """Where the stores of one test run lie; the session's fixture gives the place and clears it."""
 
     directory: Path | None = None
-    opened: list[Master] = []
+    opened: ClassVar[list[Master]] = []
 
     @classmethod
     def path(cls) -> Path:
@@ -52,6 +51,7 @@ class Snapshot:
     table: pa.Table
     key: tuple[str, ...]
     build: Callable[[], Master] = field(repr=False)
+    succeeded: bool = False
 
     @cached_property
     def master(self) -> Master:
@@ -59,6 +59,8 @@ class Snapshot:
 
     def changed(self, changes: pa.Table) -> "Snapshot":
         """The next version: the changes applied here row by row, and to the store when it is asked for."""
+        assert not self.succeeded, "a store grows in one line; begin another for another future"
+        self.succeeded = True
         after = applied(self.table, self.key, changes)
         return Snapshot(after, self.key, lambda: self.master.apply(changes))
 
@@ -68,7 +70,9 @@ def snapshot(source: pa.Table, key: str | Sequence[str], **options: Any) -> Snap
     names = (key,) if isinstance(key, str) else tuple(key)
     options = {"page_bytes": 4096, **options}
     return Snapshot(
-        stored_form(source), names, lambda: Master.build(source, key=list(names), path=Shelf.path(), **options)
+        stored_form(source),
+        names,
+        lambda: Master.build(source, key=list(names), path=Shelf.path(), **options),
     )
 
 
@@ -103,7 +107,7 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
 def applied(table: pa.Table, key: tuple[str, ...], changes: pa.Table) -> pa.Table:
     """What `Master.apply` must leave, computed one change at a time."""
     rows = pa.concat_tables([table, changes.select(table.column_names).cast(table.schema)])
-    keys = canonical_keys([rows[name] for name in key])
+    keys = canonical_keys([rows[name] for name in key], [rows.schema.field(name).type for name in key])
     places: dict[Any, list[int]] = {}
     for row in range(len(table)):
         places.setdefault(keys[row], []).append(row)

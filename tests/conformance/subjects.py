@@ -135,4 +135,6 @@ def assert_exact(
     script = workload.batches() if items is None else items
     shape = {name: options[name] for name in ("columns", "suffix") if name in options}
     actual = answer(subject, workload, script, how, **options)
-    assert_same_rows(actual, workload.expected(how, **shape), f"{subject.name}, {workload.name}, {how}, {options}")
+    assert_same_rows(
+        actual, workload.expected(how, **shape), f"{subject.name}, {workload.name}, {how}, {options}"
+    )

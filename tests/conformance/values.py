@@ -101,12 +101,14 @@ def _integer_storage(kind: pa.DataType) -> pa.DataType | None:
 def _maker(kind: pa.DataType) -> Callable[[Rng], Any]:
     if pa.types.is_integer(kind):
         low, high = integer_bounds(kind)
-        return lambda rng: _edge_or(rng, [low, high, 0], lambda: low + int(rng.integers(0, 2**63)) % (high - low))
+        return lambda rng: _edge_or(
+            rng, [low, high, 0], lambda: low + int(rng.integers(0, 2**63)) % (high - low)
+        )
     if pa.types.is_temporal(kind):
         return _temporal_maker(kind)
     if pa.types.is_floating(kind):
         dtype = kind.to_pandas_dtype()
-        return lambda rng: dtype(_edge_or(rng, _FLOAT_EDGES, lambda: rng.normal()))
+        return lambda rng: dtype(_edge_or(rng, _FLOAT_EDGES, rng.normal))
     if pa.types.is_boolean(kind):
         return lambda rng: bool(rng.random() < 0.5)
     if pa.types.is_decimal(kind):

@@ -29,9 +29,7 @@ class Workload:
         """The oracle's rows, asked for once."""
         question = (how, repr(shape))
         if question not in self._answers:
-            self._answers[question] = expected(
-                self.stream, self.snapshot.table, self.predicate, how, **shape
-            )
+            self._answers[question] = expected(self.stream, self.snapshot.table, self.predicate, how, **shape)
         return self._answers[question]
 
     def batches(self, batch_rows: int = 97) -> list[pa.RecordBatch]:
@@ -44,7 +42,7 @@ class Workload:
 def texts(rows: int, rng: np.random.Generator, longest: int = 120) -> pa.Array:
     """Payload that makes pages hold few rows."""
     lengths = rng.integers(longest // 2, longest, rows)
-    return pa.array([chr(97 + i % 26) * int(length) for i, length in enumerate(lengths)])
+    return pa.array([chr(97 + i % 26) * int(length) for i, length in enumerate(lengths)], pa.string())
 
 
 def products(keys: Any, seed: int = 0, **options: Any) -> Snapshot:
@@ -93,7 +91,9 @@ def usual_between() -> Workload:
 def groups() -> Workload:
     """1:K with K over many pages for some keys, and groups that begin or end within a page."""
     rng = np.random.default_rng(3)
-    held = np.concatenate([np.repeat(5, 400), np.repeat(6, 1), np.repeat(7, 150), np.repeat(range(10, 40), 9)])
+    held = np.concatenate(
+        [np.repeat(5, 400), np.repeat(6, 1), np.repeat(7, 150), np.repeat(range(10, 40), 9)]
+    )
     keys = rng.choice([4, 5, 6, 7, 8, *range(9, 42)], 120)
     return Workload("1:K", products(held), sales(keys), Predicate("k"))
 
@@ -134,7 +134,9 @@ SHAPES: dict[str, Any] = {
     "no key outside": lambda rng: _of("no key outside", np.arange(500), [-1, 500, -(2**63), 2**63 - 1] * 50),
     "all keys null": lambda rng: _of("all keys null", np.arange(300), [None] * 150),
     "extremes": lambda rng: _of(
-        "extremes", [-(2**63), -(2**63), 2**63 - 1, 0], [-(2**63), 2**63 - 1, -(2**63) + 1, 2**63 - 2, 0, None]
+        "extremes",
+        [-(2**63), -(2**63), 2**63 - 1, 0],
+        [-(2**63), 2**63 - 1, -(2**63) + 1, 2**63 - 2, 0, None],
     ),
     "many to one": lambda rng: _of("many to one", np.arange(0, 90, 10), rng.integers(0, 100, 800)),
 }
@@ -163,7 +165,7 @@ def of_range_type(name: str) -> Workload:
     """`within` for a type that has an order."""
     base = of_key_type(name)
     kind = base.snapshot.table.schema.field("k0").type
-    return Workload(f"range {name}", base.snapshot, base.stream, Predicate("k0", within=_reach(kind)))
+    return Workload(f"range {name}", base.snapshot, base.stream, Predicate("k0", within=reach_of(kind)))
 
 
 @cache
@@ -176,7 +178,8 @@ def of_between_type(name: str) -> Workload:
     return Workload(f"between {name}", base.snapshot, few, Predicate("k0", between=("lo", "hi")))
 
 
-def _reach(kind: pa.DataType) -> Any:
+def reach_of(kind: pa.DataType) -> Any:
+    """A distance that some pairs of random keys of this type are within."""
     if pa.types.is_floating(kind):
         return 0.25
     if pa.types.is_decimal(kind):
@@ -203,12 +206,19 @@ def changing() -> Workload:
     """A stream with a hot part over a master that will change."""
     rng = np.random.default_rng(10)
     keys = np.where(rng.random(700) < 0.5, rng.integers(0, 40, 700) * 2, rng.integers(-10, 2410, 700))
-    return Workload("changing", products(np.arange(0, 2400, 2)), sales(with_nulls(keys, 0.03, rng)), Predicate("k"))
+    return Workload(
+        "changing", products(np.arange(0, 2400, 2)), sales(with_nulls(keys, 0.03, rng)), Predicate("k")
+    )
 
 
 @cache
 def versions_of_changing() -> list[Snapshot]:
     return successors(changing().snapshot, 4, seed=12)
+
+
+@cache
+def versions_of_groups() -> list[Snapshot]:
+    return successors(groups().snapshot, 4, seed=11, domain=30, rows=40)
 
 
 def random_changes(held: Snapshot, rng: np.random.Generator, rows: int = 60, domain: int = 2400) -> pa.Table:

@@ -82,14 +82,18 @@ def check_composite_names(subject: Subject, how: str) -> None:
     """One key column is called the same on both sides, one is not."""
     base = workloads.of_key_type("int32+string")
     stream = base.stream.rename_columns(["rid", "k0", "label"])
-    assert_exact(subject, Workload("composite", base.snapshot, stream, Predicate({"k0": "k0", "label": "k1"})), how=how)
+    assert_exact(
+        subject, Workload("composite", base.snapshot, stream, Predicate({"k0": "k0", "label": "k1"})), how=how
+    )
 
 
 @check(needs=["range"])
 def check_range_names(subject: Subject) -> None:
     base = workloads.usual_range()
     stream = base.stream.rename_columns(["rid", "around", "price"])
-    assert_exact(subject, Workload("around", base.snapshot, stream, Predicate({"around": "k"}, within=3)), how="left")
+    assert_exact(
+        subject, Workload("around", base.snapshot, stream, Predicate({"around": "k"}, within=3)), how="left"
+    )
 
 
 @check(how=("inner", "left", "semi"), columns=((), ("price",), ("price", "text")))
@@ -147,4 +151,6 @@ def check_filter_saves_reads(subject: Subject) -> None:
     pages_read = operator.metrics()["pages_read"]
     operator.close()
     assert len(expected(stream, held.table, workload.predicate, "anti")) == 1000
-    assert pages_read <= held.master.pages // 4, f"{pages_read} of {held.master.pages} pages read for absent keys"
+    assert pages_read <= held.master.pages // 4, (
+        f"{pages_read} of {held.master.pages} pages read for absent keys"
+    )

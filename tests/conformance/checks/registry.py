@@ -42,8 +42,8 @@ def check(needs: Iterable[str] = (), **grid: Iterable[Any]) -> Callable[[Check],
     """Register a check for every combination of the grid's values."""
 
     def register(function: Check) -> Check:
-        for values in product(*grid.values()):
-            CASES.append(Case(function, dict(zip(grid, values, strict=True)), frozenset(needs)))
+        combinations = (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
+        CASES.extend(Case(function, settings, frozenset(needs)) for settings in combinations)
         return function
 
     return register

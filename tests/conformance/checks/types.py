@@ -118,14 +118,18 @@ def check_master_encodings(subject: Subject, how: str) -> None:
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([50, 120, 200], pa.int32()), pa.array(["a", None, "c"]))
     source = pa.table({"k": pa.array(np.arange(200)), "v": pa.array(text, pa.string_view()), "r": runs})
     held = snapshot(source, "k")
-    assert_exact(subject, Workload("encodings", held, workloads.sales(np.arange(0, 400, 3)), Predicate("k")), how=how)
+    assert_exact(
+        subject, Workload("encodings", held, workloads.sales(np.arange(0, 400, 3)), Predicate("k")), how=how
+    )
 
 
 @check(how=("inner", "anti"))
 def check_stream_views(subject: Subject, how: str) -> None:
     words = pa.array([None if i % 5 == 0 else "w" * (i % 30) for i in range(90)], pa.string_view())
     stream = numbered(pa.table({"k": pa.array(np.arange(90) * 2), "word": words}))
-    assert_exact(subject, Workload("views", workloads.products(np.arange(100)), stream, Predicate("k")), how=how)
+    assert_exact(
+        subject, Workload("views", workloads.products(np.arange(100)), stream, Predicate("k")), how=how
+    )
 
 
 @check(offset=(1, 3, 8, 64))

@@ -125,8 +125,7 @@ def check_updates_range(subject: Subject, how: str) -> None:
 def check_updates_groups(subject: Subject, how: str) -> None:
     """Groups over many pages grow, shrink and vanish."""
     base = workloads.groups()
-    versions = workloads.successors(base.snapshot, 4, seed=11, domain=30, rows=40)
-    refreshes: list[Item] = [Refresh(version) for version in versions]
+    refreshes: list[Item] = [Refresh(version) for version in workloads.versions_of_groups()]
     assert_versions_explain(subject, base, shuffled_in([*base.batches(9)], refreshes, 2), how)
 
 
@@ -134,12 +133,14 @@ def check_updates_groups(subject: Subject, how: str) -> None:
 def check_update_seen_at_once(subject: Subject, how: str) -> None:
     """A row pushed after the refresh sees the new version, though its page was hot before."""
     first = workloads.products(np.arange(1000))
-    changes = pa.table({
-        "k": pa.array([500, 501, 2000]),
-        "price": [1.0, 2.0, 3.0],
-        "text": ["new", None, "new"],
-        "_op": ["upsert", "delete", "upsert"],
-    })
+    changes = pa.table(
+        {
+            "k": pa.array([500, 501, 2000]),
+            "price": [1.0, 2.0, 3.0],
+            "text": ["new", None, "new"],
+            "_op": ["upsert", "delete", "upsert"],
+        }
+    )
     stream = workloads.sales([500, 501, 2000, 502] * 20)
     workload = Workload("hot before", first, stream, Predicate("k"))
     batches = workload.batches(8)
@@ -155,7 +156,7 @@ def check_update_to_empty_and_back(subject: Subject) -> None:
     back = gone.changed(rows.append_column("_op", pa.array(["insert"] * len(rows))))
     workload = Workload("emptied", first, workloads.sales(np.arange(90) % 50), Predicate("k"))
     batches = workload.batches(30)
-    script = [batches[0], Refresh(gone), batches[1], Refresh(back), batches[2]]
+    script = [batches[0], Refresh(gone), batches[1], Pause(1.0), Refresh(back), batches[2]]
     assert_versions_explain(subject, workload, script, "left")
 
 
