@@ -40,7 +40,7 @@ class Zipf:
         True
 
     Cost:
-        Time O(rows), about 20 million rows a second and core, half of it with random placement; memory O(1).
+        Time O(rows), about 20 million rows a second on one core; memory O(1) beside the result.
 
     Reference:
         W. Hörmann, G. Derflinger, ACM TOMACS 6(3), 1996 (rejection-inversion).
