@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin import BudgetError, OptionError, SchemaError
-from adjoin.parts.clock import Pause
+from adjoin import BudgetError, OptionError, Pause, SchemaError
 from tests.conformance.keys import Order, canonical_keys, orders
 from tests.conformance.scripted import as_batch
 from tests.conformance.snapshots import Snapshot

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from adjoin.parts.clock import Pause
+from adjoin import Pause
 from tests.conformance.snapshots import Snapshot
 
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adjoin import Master
 from adjoin.master.keys import KeyCodec
-from adjoin.master.master import Master
 from tests.conformance.keys import canonical_keys
 
 

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from adjoin.parts.clock import Pause, SimulatedClock
+from adjoin import SSIJ, Pause
+from adjoin.parts.clock import SimulatedClock
 from tests.conformance.reference import Reference
 from tests.conformance.scripted import Item, Refresh
 from tests.conformance.snapshots import Snapshot
@@ -38,7 +39,8 @@ class Subject:
         name: Shown in the test's id.
         kind: The class.
         able: What it can do beyond equality: "range" (within, between), "filter" (asks the master's
-            membership filter before it reads), "store" (reads a master on disk).
+            membership filter before it reads), "store" (reads a master on disk), "thresholds" (takes
+            input_rows and stream_rows).
     """
 
     name: str
@@ -61,7 +63,10 @@ class Subject:
         return self.least(snapshot) + 4 * snapshot.table.nbytes + (8 << 20)
 
 
-OPERATORS = [Subject("Reference", Reference, frozenset({"range"}))]
+OPERATORS = [
+    Subject("Reference", Reference, frozenset({"range"})),
+    Subject("SSIJ", SSIJ, frozenset({"range", "filter", "store", "thresholds"})),
+]
 
 
 @dataclass
@@ -81,6 +86,7 @@ def play(subject: Subject, operator: Operator, items: Iterable[Item]) -> list[St
             assert_within_budget(operator)
             batches.append(batch)
         assert_within_budget(operator)
+        assert_sound(operator)
         steps.append(Step(item, batches))
     return steps
 
@@ -100,6 +106,13 @@ def assert_within_budget(operator: Operator) -> None:
     assert metrics["peak_bytes"] <= metrics["memory_bytes"], (
         f"{metrics['peak_bytes']} bytes accounted of {metrics['memory_bytes']} given"
     )
+
+
+def assert_sound(operator: Operator) -> None:
+    """The operator's own invariants hold, if it can say them."""
+    check_invariants = getattr(operator, "check_invariants", None)
+    if check_invariants is not None:
+        check_invariants()
 
 
 def collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

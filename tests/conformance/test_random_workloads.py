@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adjoin.parts.clock import Pause
+from adjoin import Pause
 from tests.conformance.checks.every import HOWS, assert_versions_explain
 from tests.conformance.scripted import Item, Refresh, cut_at, numbered
 from tests.conformance.snapshots import Snapshot, snapshot

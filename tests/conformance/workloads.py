@@ -72,6 +72,26 @@ def usual() -> Workload:
 
 
 @cache
+def large() -> Workload:
+    """A master of some 300 pages, for budgets that hold few of them; waiting rows, reads and evictions."""
+    rng = np.random.default_rng(13)
+    held = np.arange(0, 20_000, 2)
+    ranks = np.minimum(rng.zipf(1.2, 3000), len(held)) - 1
+    keys = np.where(rng.random(3000) < 0.1, rng.integers(0, 20_000, 3000), rng.permutation(held)[ranks])
+    return Workload("large", products(held), sales(with_nulls(keys, 0.02, rng)), Predicate("k"))
+
+
+@cache
+def large_between() -> Workload:
+    """Intervals over up to a third of the pages, more than a small budget can note at once."""
+    rng = np.random.default_rng(14)
+    low = rng.integers(0, 20_000, 40)
+    high = low + rng.choice([0, 10, 300, 6000], 40)
+    stream = pa.table({"lo": with_nulls(low, 0.05, rng), "hi": with_nulls(high, 0.05, rng)})
+    return Workload("large between", large().snapshot, numbered(stream), Predicate("k", between=("lo", "hi")))
+
+
+@cache
 def usual_range() -> Workload:
     return Workload("usual range", usual().snapshot, usual().stream, Predicate("k", within=3))
 

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin import AdjoinError, OptionError, SchemaError
-from adjoin.parts.clock import Pause, SimulatedClock
+from adjoin import AdjoinError, OptionError, Pause, SchemaError
+from adjoin.parts.clock import SimulatedClock
 from tests.conformance import workloads
 from tests.conformance.checks.registry import HOWS, check
 from tests.conformance.scripted import Item

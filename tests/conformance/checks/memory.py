@@ -32,9 +32,9 @@ def rung(subject: Subject, snapshot: Snapshot, step: str) -> int:
 
 @check(how=HOWS, budget=LADDER)
 def check_budgets(subject: Subject, how: str, budget: str) -> None:
-    workload = workloads.usual()
+    workload = workloads.large()
     memory = rung(subject, workload.snapshot, budget)
-    assert_exact(subject, workload, workload.batches(150), how=how, memory=memory)
+    assert_exact(subject, workload, workload.batches(400), how=how, memory=memory)
 
 
 @check(budget=LADDER)
@@ -45,7 +45,7 @@ def check_groups_budgets(subject: Subject, budget: str) -> None:
 
 @check(needs=["range"], budget=LADDER)
 def check_range_budgets(subject: Subject, budget: str) -> None:
-    workload = workloads.usual_between()
+    workload = workloads.large_between()
     assert_exact(subject, workload, how="left", memory=rung(subject, workload.snapshot, budget))
 
 

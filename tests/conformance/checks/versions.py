@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from adjoin.parts.clock import Pause
+from adjoin import Pause
 from tests.conformance import workloads
 from tests.conformance.checks.registry import HOWS, check
 from tests.conformance.scripted import Item, Refresh
