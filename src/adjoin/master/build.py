@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from adjoin.errors import ConflictError, MasterExistsError, NullKeyError, OptionError, SchemaError
 from adjoin.master import files
+from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.datafile import FILE_BYTES, PageWriter, checksum_of
 from adjoin.master.filter import KeyFilter, KeySpool
 from adjoin.master.index import PageIndex
@@ -23,7 +24,6 @@ from adjoin.master.vacuum import remove_orphans
 from adjoin.master.versions import Home
 from adjoin.parts.progress import Progress
 
-OPERATION_COLUMN = "_op"
 _CUT_BYTES = 4 << 20
 
 
@@ -67,17 +67,18 @@ def build(source: Any, key: str | Sequence[str], home: Home, options: BuildOptio
         except ConflictError:
             _refuse_existing(home)
             raise
-        builder.keep()
 
 
-def write_index(home: Home, index: PageIndex, key_filter: KeyFilter | None) -> tuple[IndexFile, IndexFile | None]:
-    """Write index and filter files, durable when this returns."""
+def write_index(
+    home: Home, index: PageIndex, key_filter: KeyFilter | None, created: list[str]
+) -> tuple[IndexFile, IndexFile | None]:
+    """Write index and filter files, durable when this returns; their paths are added to `created`."""
     data = index.to_bytes()
-    index_file = IndexFile(home.write_index_file(data), checksum_of(data))
+    index_file = IndexFile(home.write_index_file(data, created), checksum_of(data))
     filter_file = None
     if key_filter is not None:
         data = key_filter.to_bytes()
-        filter_file = IndexFile(home.write_index_file(data), checksum_of(data), key_filter.capacity)
+        filter_file = IndexFile(home.write_index_file(data, created), checksum_of(data), key_filter.capacity)
     files.sync_dir(home.index_dir)
     return index_file, filter_file
 
@@ -138,9 +139,10 @@ class _Builder:
         self._writer = PageWriter(home.data_dir, self._schema, options.file_bytes)
         self._spool = KeySpool(home.temporary(".keys")) if options.filter_bits else None
         self._cutter = PageCutter(self._schema, options.page_bytes, options.fill)
+        self._cutter.check_room()
         self._index: list[PageIndex] = []
         self._written_rows = 0
-        self._committed = False
+        self._created: list[str] = []
 
     def run(self) -> Manifest:
         self._read()
@@ -148,8 +150,8 @@ class _Builder:
         index = PageIndex.concat(self._index)
         data_files = self._writer.finish()
         key_filter = self._spool.to_filter(self._options.filter_bits) if self._spool else None
-        index_file, filter_file = write_index(self._home, index, key_filter)
-        return Manifest(
+        index_file, filter_file = write_index(self._home, index, key_filter, self._created)
+        empty = Manifest(
             version=1,
             created=now(),
             key=self._codec.columns,
@@ -158,18 +160,15 @@ class _Builder:
             page_bytes=self._options.page_bytes,
             fill=self._options.fill,
             filter_bits=self._options.filter_bits,
-            rows=int(index.rows.sum(dtype=np.int64)),
-            pages=len(index),
-            bytes=int(index.blocks.sum(dtype=np.int64)) * BLOCK_BYTES,
-            files=tuple(data_files),
+            rows=0,
+            pages=0,
+            bytes=0,
+            files=(),
             index=index_file,
             filter=filter_file,
             txns=(),
         )
-
-    def keep(self) -> None:
-        """The files belong to a version now."""
-        self._committed = True
+        return empty.with_pages(index, tuple(data_files), index_file, filter_file)
 
     def close(self) -> None:
         self._progress.close()
@@ -177,9 +176,7 @@ class _Builder:
         self._writer.close()
         if self._spool:
             self._spool.close()
-        if not self._committed:
-            for path in self._writer.paths:
-                files.discard(path)
+        self._home.discard_unless_committed(1, [*self._writer.paths, *self._created])
 
     def _read(self) -> None:
         null_rows = 0

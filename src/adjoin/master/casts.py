@@ -108,6 +108,8 @@ def cast_column(name: str, column: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_dictionary(column.type) and column.type.value_type.equals(wanted):
         column = column.dictionary_decode()
     if not column.type.equals(wanted):
+        if not _is_related(stored_type(name, column.type), wanted):
+            raise SchemaError(f"column {name!r} has type {column.type}, {wanted} is needed; cast it first")
         column = _cast(name, column, wanted)
     if not field.nullable and column.null_count:
         raise SchemaError(
@@ -115,6 +117,23 @@ def cast_column(name: str, column: pa.Array, field: pa.Field) -> pa.Array:
             "make the field nullable or remove them"
         )
     return column
+
+
+def _is_related(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """True if a checked cast either keeps the meaning of every value or fails."""
+    if given.equals(wanted) or pa.types.is_null(given) or widens(given, wanted):
+        return True
+    families = (
+        pa.types.is_integer,
+        pa.types.is_decimal,
+        pa.types.is_timestamp,
+        pa.types.is_duration,
+        pa.types.is_time,
+        pa.types.is_nested,
+    )
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted) and (given.tz is None) != (wanted.tz is None):
+        return False
+    return any(family(given) and family(wanted) for family in families)
 
 
 def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -57,7 +57,7 @@ class DataFile:
             raise CorruptionError(f"{self.path}: header or footer is damaged (checksum differs); restore the file")
 
 
-def checksum_of(data: bytes | pa.Buffer) -> int:
+def checksum_of(data: bytes | bytearray | pa.Buffer) -> int:
     array = np.frombuffer(data, np.uint8)
     return int(hash_bytes(array, 0, len(array)))
 

@@ -104,7 +104,7 @@ class NewFile:
         while done < len(view):
             done += os.write(self._descriptor, view[done:])
 
-    def read(self, start: int, length: int) -> bytes:
+    def read(self, start: int, length: int) -> bytearray:
         return read_at(self._descriptor, self.path, start, length)
 
     def finish(self) -> None:
@@ -137,7 +137,7 @@ def open_to_read(path: str) -> int:
         raise storage_error(path, error) from error
 
 
-def read_file(path: str) -> bytes:
+def read_file(path: str) -> bytearray:
     descriptor = open_to_read(path)
     try:
         return read_at(descriptor, path, 0, os.fstat(descriptor).st_size)
@@ -145,10 +145,10 @@ def read_file(path: str) -> bytes:
         os.close(descriptor)
 
 
-def read_at(descriptor: int, path: str, start: int, length: int) -> bytes:
+def read_at(descriptor: int, path: str, start: int, length: int) -> bytearray:
     target = bytearray(length)
     read_into(descriptor, path, start, memoryview(target))
-    return bytes(target)
+    return target
 
 
 def read_into(descriptor: int, path: str, start: int, target: memoryview) -> None:

@@ -1,5 +1,6 @@
 """Membership filter: a key that is not in the master costs no read."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,13 @@ class KeyFilter:
         has_keys(self.words, encoded, found)
         return found
 
+    @property
+    def is_crowded(self) -> bool:
+        """True if it holds more than twice the keys it was made for, judged by its bits."""
+        zeros = 1.0 - int(np.bitwise_count(self.words).sum()) / (32 * len(self.words))
+        keys_per_block = -math.log(max(zeros, 1e-9)) * 32
+        return keys_per_block * len(self.words) / WORDS_PER_BLOCK > 2 * max(self.capacity, _BITS_PER_BLOCK)
+
     def copy(self) -> "KeyFilter":
         return KeyFilter(self.words.copy(), self.capacity)
 
@@ -56,7 +64,7 @@ class KeyFilter:
         return sink.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes, capacity: int) -> "KeyFilter":
+    def from_bytes(cls, data: bytes | bytearray, capacity: int) -> "KeyFilter":
         words = pa.ipc.open_file(pa.py_buffer(data)).read_all()["words"]
         return cls(np.concatenate([chunk.to_numpy() for chunk in words.chunks]), capacity)
 

@@ -59,7 +59,7 @@ class PageIndex:
         return sink.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "PageIndex":
+    def from_bytes(cls, data: bytes | bytearray) -> "PageIndex":
         table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
         return cls(*(_owned(table[name], dtype) for name, dtype in zip(_NAMES, _DTYPES, strict=True)))
 

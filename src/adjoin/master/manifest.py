@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import CorruptionError, SchemaError
 from adjoin.master.datafile import DataFile, checksum_of
+from adjoin.master.index import PageIndex
 from adjoin.master.keys import KEY_COLUMN, KeyCodec
+from adjoin.master.page import BLOCK_BYTES
 
 FORMAT = 1
 TXNS_KEPT = 10_000
@@ -55,9 +58,23 @@ class Manifest:
         """The stored int64 column by which rows are sorted."""
         return key_column(self.codec)
 
-    def next(self, **changes: Any) -> "Manifest":
-        """The version that follows, with these changes."""
-        return replace(self, version=self.version + 1, created=now(), **changes)
+    def next(self, txns: tuple[str, ...]) -> "Manifest":
+        """The same pages as the version that follows."""
+        return replace(self, version=self.version + 1, created=now(), txns=txns)
+
+    def with_pages(
+        self, index: PageIndex, data_files: tuple[DataFile, ...], index_file: IndexFile, filter_file: IndexFile | None
+    ) -> "Manifest":
+        """The same version with other pages."""
+        return replace(
+            self,
+            rows=int(index.rows.sum(dtype=np.int64)),
+            pages=len(index),
+            bytes=int(index.blocks.sum(dtype=np.int64)) * BLOCK_BYTES,
+            files=data_files,
+            index=index_file,
+            filter=filter_file,
+        )
 
     def file_names(self) -> set[str]:
         """Names of all files in the directories of data and indexes that this version needs."""
@@ -87,13 +104,16 @@ class Manifest:
         return f"{checksum_of(body):016x}\n".encode() + body
 
     @classmethod
-    def from_bytes(cls, path: str, data: bytes, data_directory: str) -> "Manifest":
+    def from_bytes(cls, path: str, data: bytes | bytearray, data_directory: str) -> "Manifest":
         first, _, body = data.partition(b"\n")
         if not body or f"{checksum_of(body):016x}".encode() != first:
             raise CorruptionError(
                 f"{path} is damaged (checksum differs); restore it from a copy or open an older version"
             )
-        saved = json.loads(body)
+        return cls._from_json(path, json.loads(body), data_directory)
+
+    @classmethod
+    def _from_json(cls, path: str, saved: dict[str, Any], data_directory: str) -> "Manifest":
         if saved["format"] != FORMAT:
             raise SchemaError(f"{path} has format {saved['format']}, this adjoin reads {FORMAT}: use a newer adjoin")
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["schema"])))

@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from adjoin.errors import CorruptionError
-from adjoin.master import files
+from adjoin.errors import ConflictError, OptionError
+from adjoin.master.apply import Base, apply, refuse_stale
 from adjoin.master.build import BuildOptions, build
-from adjoin.master.datafile import DataFile, checksum_of
+from adjoin.master.datafile import DataFile
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KeyCodec
-from adjoin.master.manifest import IndexFile, Manifest
 from adjoin.master.vacuum import Vacuumed, vacuum
+from adjoin.master.verify import load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.progress import Progress
@@ -182,12 +182,74 @@ class Master:
 
     def load_index(self) -> PageIndex:
         """The index, read and verified anew; whoever asks owns its memory."""
-        return PageIndex.from_bytes(self._read_verified(self._manifest.index))
+        return load_index(self._home, self._manifest)
 
     def load_filter(self) -> KeyFilter | None:
         """The filter, read and verified anew; whoever asks owns its memory."""
-        file = self._manifest.filter
-        return KeyFilter.from_bytes(self._read_verified(file), file.capacity) if file else None
+        return load_filter(self._home, self._manifest)
+
+    def apply(self, changes: Any, txn: str | None = None, *, memory: int | str = "256MB") -> "Master":
+        """Commit changes as the next version, and open it; this object stays on its own version.
+
+        How it works: the changes are sorted by key, the pages they touch are read, changed and written
+        anew; all other pages are shared by both versions. The result is as if the changes had been
+        applied one row at a time, in the order given.
+
+        Args:
+            changes: A pyarrow Table, RecordBatch or RecordBatchReader with the master's columns, in any
+                order, and a column ``_op``: "upsert" removes all rows with the key and puts this one,
+                "delete" removes all rows with the key (other columns are ignored and may be missing),
+                "insert" adds one more row with the key.
+            txn: A name for this change set. If one of the last 10,000 change sets had the same name, this
+                one is taken for a repetition and nothing happens.
+            memory: What the work may hold at once; all changes of a single key must fit.
+
+        Returns:
+            The new version; the newest if `txn` was applied before; the same one if nothing changes.
+
+        Raises:
+            ConflictError: Another writer has committed since this version; open again and retry.
+            SchemaError: A column is missing, unknown or of a type that does not fit.
+
+        Example:
+            >>> import tempfile
+            >>> products = pa.table({"product_id": [1, 2], "name": ["ink", "paper"]})
+            >>> changes = pa.table({"_op": ["upsert", "delete"], "product_id": [3, 1], "name": ["pen", None]})
+            >>> with tempfile.TemporaryDirectory() as path:
+            ...     master = Master.build(products, key="product_id", path=path)
+            ...     newer = master.apply(changes, txn="load-17")
+            ...     newer.version, newer.rows, master.rows
+            (2, 2, 2)
+
+        Cost: reads and writes the touched pages, and writes the index once.
+        """
+        if txn is not None and (not isinstance(txn, str) or not txn):
+            raise OptionError(f"txn={txn!r}: give a name, or None")
+        memory_bytes = parse_bytes(memory)
+        with self._home.lock_writers():
+            newest = Master.open(self.path)
+            if txn is not None and txn in newest._manifest.txns:
+                return newest
+            refuse_stale(self._home, self.version)
+            base = Base(newest._manifest, newest.index, newest.filter)
+            try:
+                committed = apply(self._home, base, changes, txn, memory_bytes)
+            except ConflictError:
+                newest = Master.open(self.path)
+                if txn is not None and txn in newest._manifest.txns:
+                    return newest
+                raise
+            return self.at(self.version + 1) if committed else newest
+
+    def verify(self) -> None:
+        """Read everything this version consists of; raise CorruptionError naming the file if a byte is wrong.
+
+        Checks the manifest, the envelope of every data file, every page (checksum, Arrow's own
+        validation, order and range of its keys, their encoding), the index, and that the filter has every key.
+
+        Cost: reads the whole master once, in bounded memory.
+        """
+        verify(self._home, self.version)
 
     def vacuum(self, keep: int = 10) -> Vacuumed:
         """Remove all versions but the newest `keep` and those that are open somewhere, and crash garbage.
@@ -208,10 +270,3 @@ class Master:
 
     def __repr__(self) -> str:
         return f"Master({self.path!r}, version={self.version}, rows={self.rows}, pages={self.pages})"
-
-    def _read_verified(self, file: IndexFile) -> bytearray:
-        path = os.path.join(self._home.index_dir, file.name)
-        data = files.read_file(path)
-        if checksum_of(data) != file.checksum:
-            raise CorruptionError(f"{path} is damaged (checksum differs); restore it or open an older version")
-        return data

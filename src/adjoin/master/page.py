@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
 from adjoin.parts.rows import message_overhead, row_bytes
 
@@ -30,9 +31,20 @@ class PageCutter:
     """Decides which rows share a page."""
 
     def __init__(self, schema: pa.Schema, page_bytes: int, fill: float) -> None:
-        overhead = message_overhead(schema)
-        self.keep_bytes = page_bytes - overhead
-        self.fill_bytes = int(page_bytes * fill) - overhead
+        self._page_bytes = page_bytes
+        self._columns = len(schema)
+        self._overhead_bytes = message_overhead(schema)
+        self.keep_bytes = page_bytes - self._overhead_bytes
+        self.fill_bytes = int(page_bytes * fill) - self._overhead_bytes
+
+    def check_room(self) -> None:
+        """Refuse pages that would hold metadata for the most part."""
+        if self.fill_bytes < self._overhead_bytes:
+            least = -(-4 * self._overhead_bytes // BLOCK_BYTES) * BLOCK_BYTES
+            raise OptionError(
+                f"page_bytes={self._page_bytes}: a page of {self._columns} columns has {self._overhead_bytes} bytes "
+                f"of metadata, which leaves too little room for rows; give page_bytes={least} or more, or fill=0.8"
+            )
 
     def cut(self, batch: pa.RecordBatch, *, more: bool) -> NDArray[np.int64]:
         """First rows of the pages, filled to the fill level, and where the last one ends.

@@ -6,6 +6,7 @@ blocks, a bounded number at a time. Rows with equal keys keep the order in which
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,8 +47,9 @@ class ExternalSorter:
         self._new_path = new_path
         self._key_at = schema.get_field_index(key_column)
         self._run_bytes = min(memory_bytes // 4, _LARGEST_RUN_BYTES)
-        self._block_bytes = min(max(memory_bytes // 256, _SMALLEST_BLOCK_BYTES), _LARGEST_BLOCK_BYTES)
-        self._fan_in = max(2, self._run_bytes // self._block_bytes)
+        self._block_bytes = min(max(memory_bytes // 512, _SMALLEST_BLOCK_BYTES), _LARGEST_BLOCK_BYTES)
+        # One block of each run is loaded, and a round of the merge may copy nearly all of them.
+        self._fan_in = max(2, memory_bytes // 8 // self._block_bytes)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._runs: list[Run] = []
@@ -82,15 +84,7 @@ class ExternalSorter:
             return
         rows = _concat(batches)
         batches.clear()
-        keys = _keys(rows, self._key_at)
-        step = max(1, self._block_bytes * rows.num_rows // max(1, rows.nbytes))
-        in_order = bool((keys[:-1] <= keys[1:]).all())
-        order = None if in_order else np.argsort(keys, kind="stable")
-        for start in range(0, rows.num_rows, step):
-            if order is None:
-                yield rows.slice(start, step)
-            else:
-                yield rows.take(pa.array(order[start : start + step]))
+        yield from self._in_order(rows)
 
     def _spill(self, batches: Iterator[pa.RecordBatch]) -> Run:
         run = Run(self._new_path(), [0])
@@ -123,17 +117,24 @@ class ExternalSorter:
             self._runs.append(merged)
 
     def _merge(self, runs: list[Run]) -> Iterator[pa.RecordBatch]:
-        cursors = [_Cursor(run, self.schema, self._key_at) for run in runs]
-        try:
-            while cursors := [cursor for cursor in cursors if cursor.left]:
-                pieces = _next_pieces(cursors)
-                rows = _concat(pieces)
-                if len(pieces) > 1:
-                    rows = rows.take(pa.array(np.argsort(_keys(rows, self._key_at), kind="stable")))
-                yield rows
-        finally:
+        with ExitStack() as stack:
+            cursors = [_Cursor(run, self.schema, self._key_at) for run in runs]
             for cursor in cursors:
-                cursor.close()
+                stack.callback(cursor.close)
+            while cursors := [cursor for cursor in cursors if cursor.load()]:
+                yield from self._in_order(_concat(_next_pieces(cursors)))
+
+    def _in_order(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows sorted, a block at a time."""
+        keys = _keys(rows, self._key_at)
+        step = max(1, self._block_bytes * rows.num_rows // max(1, rows.nbytes))
+        in_order = bool((keys[:-1] <= keys[1:]).all())
+        order = None if in_order else np.argsort(keys, kind="stable")
+        for start in range(0, rows.num_rows, step):
+            if order is None:
+                yield rows.slice(start, step)
+            else:
+                yield rows.take(pa.array(order[start : start + step]))
 
 
 class _Cursor:
@@ -145,34 +146,30 @@ class _Cursor:
         self._key_at = key_at
         self._descriptor = files.open_to_read(run.path)
         self._block = 0
-        self._load()
+        self.rows: pa.RecordBatch | None = None
+        self.keys: NDArray[np.int64] = np.empty(0, np.int64)
 
-    def _load(self) -> None:
-        start, stop = self._run.offsets[self._block], self._run.offsets[self._block + 1]
-        data = files.read_at(self._descriptor, self._run.path, start, stop - start)
-        self.rows = pa.ipc.read_record_batch(pa.py_buffer(data), self._schema)
-        self.keys = _keys(self.rows, self._key_at)
-        self._block += 1
+    def load(self) -> bool:
+        """Have a block with rows in memory; False at the end of the run."""
+        if len(self.keys) == 0 and self.more:
+            start, stop = self._run.offsets[self._block], self._run.offsets[self._block + 1]
+            data = files.read_at(self._descriptor, self._run.path, start, stop - start)
+            self.rows = pa.ipc.read_record_batch(pa.py_buffer(data), self._schema)
+            self.keys = _keys(self.rows, self._key_at)
+            self._block += 1
+        return len(self.keys) > 0
 
     @property
     def more(self) -> bool:
         """True if there are blocks after the current one."""
         return self._block + 1 < len(self._run.offsets)
 
-    @property
-    def left(self) -> bool:
-        return len(self.keys) > 0
-
     def take(self, count: int) -> pa.RecordBatch:
         """The next rows of the current block."""
+        assert self.rows is not None
         taken = self.rows.slice(0, count)
-        if count < len(self.keys):
-            self.rows, self.keys = self.rows.slice(count), self.keys[count:]
-        elif self.more:
-            self._load()
-        else:
-            self.keys = self.keys[:0]
-            self.close()
+        left = count < len(self.keys)
+        self.rows, self.keys = (self.rows.slice(count) if left else None), self.keys[count:]
         return taken
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ An open master holds a shared lock on its manifest (the pin), a writer one on `w
 import os
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adjoin.errors import ConflictError, MasterNotFoundError, VersionNotFoundError
@@ -112,10 +113,20 @@ class Home:
         finally:
             files.discard(temporary)
 
-    def write_index_file(self, data: Bytes) -> str:
-        """Write an index or filter file under a new name; its name is durable after `sync_dir`."""
+    def discard_unless_committed(self, version: int, paths: Sequence[str]) -> None:
+        """Remove new files, except those that the version names: whatever went wrong, it may be committed."""
+        named: set[str] = set()
+        if os.path.exists(self.manifest_path(version)):
+            named = self.read_manifest(version).file_names()
+        for path in paths:
+            if os.path.basename(path) not in named:
+                files.discard(path)
+
+    def write_index_file(self, data: Bytes, created: list[str]) -> str:
+        """Write an index or filter file under a new name, which is durable after `sync_dir`."""
         name = f"{uuid.uuid4().hex}.arrow"
-        files.write_file(os.path.join(self.index_dir, name), data)
+        created.append(os.path.join(self.index_dir, name))
+        files.write_file(created[-1], data)
         return name
 
     def temporary(self, suffix: str) -> str:

@@ -1,0 +1,133 @@
+"""Reading a whole version and believing nothing."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from adjoin.errors import CorruptionError
+from adjoin.master import files
+from adjoin.master.datafile import DataFile, checksum_of, read_pages
+from adjoin.master.filter import KeyFilter
+from adjoin.master.index import PageIndex
+from adjoin.master.manifest import IndexFile, Manifest
+from adjoin.master.page import BLOCK_BYTES
+from adjoin.master.versions import Home
+
+_CHUNK_BYTES = 16 << 20
+
+
+def load_index(home: Home, manifest: Manifest) -> PageIndex:
+    """Read and verify the index of a version."""
+    return PageIndex.from_bytes(_read_verified(home, manifest.index))
+
+
+def load_filter(home: Home, manifest: Manifest) -> KeyFilter | None:
+    """Read and verify the filter of a version, if it has one."""
+    file = manifest.filter
+    return KeyFilter.from_bytes(_read_verified(home, file), file.capacity) if file else None
+
+
+def verify(home: Home, version: int) -> None:
+    """Raise CorruptionError unless everything the version names is as it was written."""
+    manifest = home.read_manifest(version)
+    index = load_index(home, manifest)
+    key_filter = load_filter(home, manifest)
+    _verify_index(os.path.join(home.index_dir, manifest.index.name), manifest, index)
+    for file in manifest.files:
+        file.verify_envelope()
+    _Pages(home, manifest, index, key_filter).verify()
+
+
+def _read_verified(home: Home, file: IndexFile) -> bytearray:
+    path = os.path.join(home.index_dir, file.name)
+    data = files.read_file(path)
+    if checksum_of(data) != file.checksum:
+        raise CorruptionError(f"{path} is damaged (checksum differs); restore it or open an older version")
+    return data
+
+
+def _verify_index(path: str, manifest: Manifest, index: PageIndex) -> None:
+    try:
+        index.check_invariants()
+        assert len(index) == manifest.pages, f"{len(index)} pages, the manifest says {manifest.pages}"
+        rows = int(index.rows.sum(dtype=np.int64))
+        assert rows == manifest.rows, f"{rows} rows, the manifest says {manifest.rows}"
+        assert (index.file < len(manifest.files)).all(), "a page lies in a file that the manifest does not name"
+        for ordinal, file in enumerate(manifest.files):
+            _check_places(file, index.take(index.file == ordinal))
+    except AssertionError as error:
+        raise CorruptionError(f"{path}: {error}; the index contradicts itself") from error
+
+
+def _check_places(file: DataFile, pages: PageIndex) -> None:
+    order = np.argsort(pages.block)
+    starts = pages.block[order].astype(np.int64)
+    ends = starts + pages.blocks[order]
+    assert (ends[:-1] <= starts[1:]).all(), f"two pages of {file.name} overlap"
+    assert (starts * BLOCK_BYTES >= file.header_bytes).all(), f"a page of {file.name} lies in its header"
+    assert (ends * BLOCK_BYTES <= file.bytes - file.footer_bytes).all(), f"a page of {file.name} lies in its footer"
+
+
+class _Pages:
+    def __init__(self, home: Home, manifest: Manifest, index: PageIndex, key_filter: KeyFilter | None) -> None:
+        self._home = home
+        self._manifest = manifest
+        self._index = index
+        self._filter = key_filter
+        self._schema = manifest.stored_schema
+
+    def verify(self) -> None:
+        ends = np.cumsum(self._index.blocks, dtype=np.int64) * BLOCK_BYTES
+        portions = np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // _CHUNK_BYTES)) + 1)
+        for pages in portions:
+            if len(pages):
+                self._verify_pages(pages)
+
+    def _verify_pages(self, pages: NDArray[np.int64]) -> None:
+        table = read_pages(self._schema, self._manifest.files, self._index, pages)
+        try:
+            table.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptionError(f"{self._where(int(pages[0]))}: pages from here are not valid Arrow: {error}") from error
+        column = table.column(self._manifest.key_column)
+        rows = np.array([len(chunk) for chunk in column.chunks], np.int64)
+        self._require(pages, rows == self._index.rows[pages], "has another number of rows than the index says")
+        keys = column.to_numpy()
+        starts = np.cumsum(rows) - rows
+        self._require(pages, keys[starts] == self._index.first[pages], "begins with another key than the index says")
+        self._require(
+            pages, keys[starts + rows - 1] == self._index.last[pages], "ends with another key than the index says"
+        )
+        page_of = np.repeat(np.arange(len(pages)), rows)
+        self._require_rows(pages, page_of[1:], keys[:-1] <= keys[1:], "is not sorted")
+        self._verify_keys(pages, page_of, table, keys)
+
+    def _verify_keys(
+        self, pages: NDArray[np.int64], page_of: NDArray[np.int64], table: pa.Table, keys: NDArray[np.int64]
+    ) -> None:
+        key_columns = [table.column(name).combine_chunks() for name in self._manifest.key]
+        encoded, valid = self._manifest.codec.encode(key_columns)
+        if valid is not None:
+            self._require_rows(pages, page_of, valid, "has null keys")
+        self._require_rows(pages, page_of, encoded == keys, "has keys that differ from their encoding")
+        if self._filter is not None and self._manifest.filter is not None:
+            found = self._filter.contains(keys)
+            if not found.all():
+                path = os.path.join(self._home.index_dir, self._manifest.filter.name)
+                raise CorruptionError(f"{path}: the filter lacks {int((~found).sum())} keys; build the master again")
+
+    def _require_rows(
+        self, pages: NDArray[np.int64], page_of: NDArray[np.int64], good: NDArray[np.bool_], fault: str
+    ) -> None:
+        if not good.all():
+            ordinal = int(page_of[np.argmin(good)])
+            raise CorruptionError(f"{self._where(int(pages[ordinal]))} {fault}; restore the file from a copy")
+
+    def _require(self, pages: NDArray[np.int64], good: NDArray[np.bool_], fault: str) -> None:
+        self._require_rows(pages, np.arange(len(pages)), good, fault)
+
+    def _where(self, page: int) -> str:
+        file = self._manifest.files[int(self._index.file[page])]
+        return f"{file.path}: page {page} at byte {int(self._index.block[page]) * BLOCK_BYTES}"
