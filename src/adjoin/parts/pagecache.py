@@ -37,7 +37,8 @@ class PageCache:
         slot_of_page: Slot of every page, or ABSENT.
     """
 
-    bytes_per_page = 8
+    bytes_per_page = 9
+    """Utility and slot of a page, and whether a stream buffer wants it."""
 
     def __init__(self, arena: Arena, pages: int, decay: float) -> None:
         self._arena = arena

@@ -23,21 +23,19 @@ class Rows:
 
     Attributes:
         batch: The rows.
-        arrived: When each arrived, in seconds.
-        due: When each must be answered, in seconds (infinity: no deadline).
+        arrived: When the first of them arrived, in seconds.
+        due: When each must be answered, in seconds; None without deadlines.
         low: Least master key that matches each row, encoded.
         high: Greatest master key that matches it (the same array for equality).
         matched: Whether a match was found already.
     """
 
     batch: pa.RecordBatch
-    arrived: Array
-    due: Array
+    arrived: float
+    due: Array | None
     low: Array
     high: Array
     matched: Array
-
-    state_bytes = 41
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -46,116 +44,144 @@ class Rows:
     def waiting_bytes(self) -> int:
         """Bytes that these rows take while they wait, and once more their widest column to join the parts."""
         widest = max((column.nbytes for column in self.batch.columns), default=0)
-        return int(self.batch.nbytes) + widest + len(self) * self.state_bytes
+        return int(self.batch.nbytes) + max(widest, 8 * len(self)) + self.state_bytes * len(self)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the state of a row."""
+        return 9 + 8 * (self.high is not self.low) + 8 * (self.due is not None)
 
     def select(self, rows: Array) -> "Rows":
         low = self.low[rows]
         return Rows(
             self.batch.take(pa.array(rows)),
-            self.arrived[rows],
-            self.due[rows],
+            self.arrived,
+            None if self.due is None else self.due[rows],
             low,
             low if self.high is self.low else self.high[rows],
             self.matched[rows],
         )
 
 
+@dataclass(frozen=True)
+class Arrivals:
+    """Rows as they came: when, and by when each must be answered (None: no deadlines)."""
+
+    batch: pa.RecordBatch
+    arrived: float
+    due: Array | None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the rows take in the input buffer, and once more when parts become one."""
+        return 2 * int(self.batch.nbytes) + (0 if self.due is None else 16 * self.batch.num_rows)
+
+    @property
+    def earliest_due(self) -> float:
+        return float(np.inf if self.due is None else self.due.min(initial=np.inf))
+
+
 class InputBuffer:
     """Rows that arrived and were not looked at yet, served by the nearest deadline."""
 
-    row_bytes = 16
-
     def __init__(self) -> None:
-        self._parts: list[tuple[pa.RecordBatch, Array, Array]] = []
+        self._parts: list[Arrivals] = []
         self.rows = 0
         self.bytes = 0
         self.earliest_due = np.inf
 
-    def cost(self, batch: pa.RecordBatch) -> int:
-        """Bytes that the batch takes here, and once more when parts become one."""
-        return 2 * int(batch.nbytes) + batch.num_rows * self.row_bytes
-
-    def add(self, batch: pa.RecordBatch, arrived: Array, due: Array) -> None:
-        self._parts.append((batch, arrived, due))
+    def add(self, part: Arrivals) -> None:
+        self._parts.append(part)
         self._recount()
 
-    def take(self, rows: int) -> tuple[pa.RecordBatch, Array, Array]:
+    def take(self, rows: int) -> Arrivals:
         """Remove up to `rows` rows, those whose deadline is nearest; the oldest among equals."""
-        if len(self._parts) == 1 and self.rows <= rows:
-            taken = self._parts[0]
-            self._parts = []
-        else:
-            batch = pa.concat_batches([part[0] for part in self._parts])
-            arrived = np.concatenate([part[1] for part in self._parts])
-            due = np.concatenate([part[2] for part in self._parts])
-            taken, self._parts = (batch, arrived, due), []
-            if self.rows > rows:
-                order = np.argsort(due, kind="stable")
-                taken, rest = (
-                    (batch.take(pa.array(chosen)), arrived[chosen], due[chosen])
-                    for chosen in (order[:rows], order[rows:])
-                )
-                self._parts = [rest]
+        parts, self._parts = self._parts, []
+        taken = parts[0] if len(parts) == 1 else _one(parts)
+        if taken.batch.num_rows > rows:
+            taken, rest = _earliest(taken, rows)
+            self._parts = [rest]
         self._recount()
         return taken
 
     def _recount(self) -> None:
-        self.rows = sum(part[0].num_rows for part in self._parts)
-        self.bytes = sum(self.cost(part[0]) for part in self._parts)
-        self.earliest_due = min((part[2].min() for part in self._parts if len(part[2])), default=np.inf)
+        self.rows = sum(part.batch.num_rows for part in self._parts)
+        self.bytes = sum(part.bytes for part in self._parts)
+        self.earliest_due = min((part.earliest_due for part in self._parts), default=np.inf)
+
+
+def _one(parts: list[Arrivals]) -> Arrivals:
+    batch = pa.concat_batches([part.batch for part in parts])
+    dues = [part.due for part in parts if part.due is not None]
+    return Arrivals(batch, min(part.arrived for part in parts), np.concatenate(dues) if dues else None)
+
+
+def _earliest(part: Arrivals, rows: int) -> tuple[Arrivals, Arrivals]:
+    """The rows to serve now, and the rest."""
+    if part.due is None:
+        now, later = part.batch.slice(0, rows), compact(part.batch.slice(rows))
+        return Arrivals(now, part.arrived, None), Arrivals(later, part.arrived, None)
+    order = np.argsort(part.due, kind="stable")
+    now, later = (
+        Arrivals(part.batch.take(pa.array(chosen)), part.arrived, part.due[chosen])
+        for chosen in (order[:rows], order[rows:])
+    )
+    return now, later
 
 
 class StreamBuffer:
-    """Rows that wait for pages, with the inverted index: for every such page, the rows that want it."""
+    """Rows that wait for pages, with the inverted index: for every such page, the rows that want it.
+
+    Args:
+        pages: Number of pages of the master.
+    """
 
     pair_bytes = 16
     wanted_page_bytes = 80
     pair_cost = pair_bytes + wanted_page_bytes
-    """Most that one more pair costs: the pair, sorted and joined with others, and its page in a read plan."""
+    """Most that one more pair costs: the pair, twice while parts are joined, and its page in a read plan."""
 
     def __init__(self, pages: int) -> None:
-        self._pages = pages
         self._parts: list[Rows] = []
         self._pairs: list[Array] = []
+        self._is_wanted: Array = np.zeros(pages, bool)
+        self._reset()
+
+    def _reset(self) -> None:
         self.rows = 0
         self.pairs = 0
+        self.wanted_pages = 0
         self.stream_bytes = 0
         self.earliest_due = np.inf
 
     @property
     def inverted_bytes(self) -> int:
-        return self._inverted_bytes(self.pairs)
-
-    def _inverted_bytes(self, pairs: int) -> int:
-        return pairs * self.pair_bytes + min(pairs, self._pages) * self.wanted_page_bytes
-
-    def cost_with(self, rows: Rows, pairs: Array) -> tuple[int, int]:
-        """Bytes of the buffer and of the inverted index once these are added."""
-        return self.stream_bytes + rows.waiting_bytes, self._inverted_bytes(self.pairs + len(pairs))
-
-    @property
-    def wanted_pages(self) -> int:
-        """At most so many pages are to be read."""
-        return min(self.pairs, self._pages)
+        return self.pairs * self.pair_bytes + self.wanted_pages * self.wanted_page_bytes
 
     def add(self, rows: Rows, pairs: Array) -> None:
-        """Rows that wait; a pair is `page << 32 | row`, rows counted from those held already."""
+        """Rows that wait; a pair is `page << 32 | row`, rows counted from the first of `rows`."""
         self._parts.append(rows)
         self._pairs.append(pairs + self.rows)
+        self._is_wanted[pairs >> 32] = True
         self.rows += len(rows)
         self.pairs += len(pairs)
+        self.wanted_pages = int(np.count_nonzero(self._is_wanted))
         self.stream_bytes += rows.waiting_bytes
-        self.earliest_due = min(self.earliest_due, rows.due.min(initial=np.inf))
+        if rows.due is not None:
+            self.earliest_due = min(self.earliest_due, rows.due.min(initial=np.inf))
 
     def join_parts(self) -> tuple[Rows, "InvertedIndex"]:
         """All rows as one, and the inverted index over them; the buffer is empty afterwards."""
         parts, all_pairs = self._parts, self._pairs
-        self.__init__(self._pages)  # type: ignore[misc]
+        self._parts, self._pairs = [], []
+        self._is_wanted[:] = False
+        self._reset()
         equality = parts[0].high is parts[0].low
         low = np.concatenate([part.low for part in parts])
         high = low if equality else np.concatenate([part.high for part in parts])
-        arrived = np.concatenate([part.arrived for part in parts])
-        due = np.concatenate([part.due for part in parts])
+        arrived = min(part.arrived for part in parts)
+        dues = [part.due for part in parts if part.due is not None]
+        due = np.concatenate(dues) if dues else None
         matched = np.concatenate([part.matched for part in parts])
         columns = [list(part.batch.columns) for part in parts]
         schema = parts[0].batch.schema

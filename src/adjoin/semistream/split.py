@@ -7,10 +7,10 @@ from adjoin.parts.arena import BLOCK_BYTES, Arena
 
 _SCRATCH_BYTES = 16 * BLOCK_BYTES
 _LEAST_WORK_BYTES = 64 << 10
-_MOST_WORK_BYTES = 32 << 20
+_MOST_WORK_BYTES = 16 << 20
 _LEAST_STREAM_BYTES = 64 << 10
 _LEAST_WAVE_PAGES = 8
-_MOST_WAVE_PAGES = 1024
+_MOST_WAVE_PAGES = 512
 _WAVES_IN_FLIGHT = 2
 _BYTES_PER_INPUT_ROW = 128
 """What sorting, locating and probing one stream row takes, at most, beside the row itself."""
@@ -103,7 +103,7 @@ def split_memory(total_bytes: int, demand: Demand) -> MemorySplit:
             f"({demand.index_bytes:,} of them for its index); give memory={least} or more"
         )
     flexible = total_bytes - demand.fixed_bytes
-    work_bytes = max(demand.least_work_bytes, min(flexible // 8, _MOST_WORK_BYTES))
+    work_bytes = max(demand.least_work_bytes, min(flexible // 16, _MOST_WORK_BYTES))
     wave_pages = min(_MOST_WAVE_PAGES, max(_LEAST_WAVE_PAGES, flexible // 16 // demand.slot_cost))
     reading_bytes = _WAVES_IN_FLIGHT * wave_pages * demand.slot_cost
     return MemorySplit(

@@ -18,7 +18,7 @@ from adjoin.parts.arrivals import arrivals
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, Pause, SystemClock
 from adjoin.parts.costmodel import JoinTimeEstimate
-from adjoin.parts.streambuffer import InputBuffer, InvertedIndex, Rows, StreamBuffer, compact
+from adjoin.parts.streambuffer import Arrivals, InputBuffer, InvertedIndex, Rows, StreamBuffer, compact
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.matching import Matcher
 from adjoin.semistream.output import Output
@@ -30,6 +30,8 @@ from adjoin.semistream.spec import On, make_spec
 _INPUT_ROWS = 16_384
 _STREAM_SHARE = 0.5
 """Part of the memory that rows and pages share which rows may fill before pages are read for them."""
+_STATE_BYTES = 64
+"""More than the state of one row takes, in both buffers."""
 _DEADLINE_MARGIN = 1.25
 _MOST_STREAM_BYTES = 1 << 30
 """Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
@@ -286,13 +288,12 @@ class SSIJ(SemiStreamJoin):
 
     def offer(self, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer, evicting pages for them; False if there is no room."""
-        batch = compact(batch)
-        cost = self._input.cost(batch)
-        if not self._pages.make_room(cost):
+        now = self._clock.now()
+        arrived = Arrivals(compact(batch), now, self._due(batch, now))
+        if not self._pages.make_room(arrived.bytes):
             return False
-        self._budget.add("input", cost)
-        arrived = np.full(batch.num_rows, self._clock.now())
-        self._input.add(batch, arrived, self._due(batch, arrived))
+        self._budget.add("input", arrived.bytes)
+        self._input.add(arrived)
         self._counts.rows_in += batch.num_rows
         return True
 
@@ -309,8 +310,7 @@ class SSIJ(SemiStreamJoin):
 
     def _room_for(self, batch: pa.RecordBatch) -> int:
         """Bytes that the batch takes if all its rows wait in the input buffer, then in the stream buffer."""
-        waiting = 2 * batch.nbytes + batch.num_rows * (Rows.state_bytes + 8)
-        return self._input.cost(batch) + waiting + StreamBuffer.pair_cost * batch.num_rows
+        return 4 * int(batch.nbytes) + (_STATE_BYTES + StreamBuffer.pair_cost) * batch.num_rows
 
     def _relieve(self) -> Iterator[pa.RecordBatch]:
         """Make room by answering rows."""
@@ -351,9 +351,9 @@ class SSIJ(SemiStreamJoin):
 
     def _online_phase(self) -> Iterator[pa.RecordBatch]:
         self._counts.online_phases += 1
-        batch, arrived, due = self._input.take(self._pages.split.step_rows)
-        low, high, valid = self._spec.predicate.bounds(batch)
-        rows = Rows(batch, arrived, due, low, high, np.zeros(len(low), bool))
+        taken = self._input.take(self._pages.split.step_rows)
+        low, high, valid = self._spec.predicate.bounds(taken.batch)
+        rows = Rows(taken.batch, taken.arrived, taken.due, low, high, np.zeros(len(low), bool))
         order = self._search_order(rows, valid)
         index = self._pages.index
         start, stop = locate_pages(low[order], high[order], index.first, index.last)
@@ -425,13 +425,13 @@ class SSIJ(SemiStreamJoin):
 
     def _hold(self, rows: Rows, pairs: Array) -> bool:
         """Put rows into the stream buffer; False if no room could be made."""
-        stream, inverted = self._waiting.cost_with(rows, pairs)
-        growth = stream - self._budget.account("stream") + inverted - self._budget.account("inverted")
-        if not self._pages.make_room(growth):
+        stream_bytes, pair_bytes = rows.waiting_bytes, len(pairs) * StreamBuffer.pair_cost
+        if not self._pages.make_room(stream_bytes + pair_bytes):
             return False
-        self._budget.set("stream", stream)
-        self._budget.set("inverted", inverted)
+        self._budget.add("stream", stream_bytes)
+        self._budget.add("inverted", pair_bytes)
         self._waiting.add(rows, pairs)
+        self._budget.set("inverted", self._waiting.inverted_bytes)
         return True
 
     # Join phase.
@@ -484,18 +484,18 @@ class SSIJ(SemiStreamJoin):
             assert self._output is not None
             yield from self._output.alone(rows.batch, unmatched)
         now = self._clock.now()
-        waited = now - float(rows.arrived[chosen].min())
-        self._counts.seconds_waiting_max = max(self._counts.seconds_waiting_max, waited)
-        self._counts.deadlines_missed += int((rows.due[chosen] < now).sum())
+        self._counts.seconds_waiting_max = max(self._counts.seconds_waiting_max, now - rows.arrived)
+        if rows.due is not None:
+            self._counts.deadlines_missed += int((rows.due[chosen] < now).sum())
 
-    def _due(self, batch: pa.RecordBatch, arrived: Array) -> Array:
+    def _due(self, batch: pa.RecordBatch, now: float) -> Array | None:
         """When each row must be answered."""
         deadline = self._options.deadline
         if deadline is None:
-            return np.full(len(arrived), np.inf)
+            return None
         if isinstance(deadline, str):
             return _seconds(batch.column(deadline))
-        return arrived + deadline
+        return np.full(batch.num_rows, now + deadline)
 
     def _seconds_to_act(self) -> float:
         """How long the phases can still be put off before a deadline is missed."""
