@@ -1,31 +1,35 @@
 """Split-block Bloom filter: each key sets one bit in each of the eight words of one block."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
 from adjoin.kernels.hashing import hash_word
+from adjoin.kernels.types import Array
 
 WORDS_PER_BLOCK = 8
 _SALTS = np.array(
-    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31],
+    np.uint32,
 )
 _LOW = np.uint64(0xFFFFFFFF)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _first_word(hashed, block_count):
+def _first_word(hashed: Any, block_count: Any) -> Any:
     # The high half picks the block by multiplication, which needs no power of two and no division.
     return np.int64(((hashed >> np.uint64(32)) * block_count) >> np.uint64(32)) * 8
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _bit(hashed, lane):
+def _bit(hashed: Any, lane: int) -> Any:
     low = hashed & _LOW
     return np.uint32(1) << np.uint32(((low * np.uint64(_SALTS[lane])) & _LOW) >> np.uint64(27))
 
 
 @njit(cache=True, nogil=True)
-def add_keys(words, keys):
+def add_keys(words: Array, keys: Array) -> None:
     """Put every key (int64) into the filter."""
     block_count = np.uint64(len(words) // 8)
     for row in range(len(keys)):
@@ -36,7 +40,7 @@ def add_keys(words, keys):
 
 
 @njit(cache=True, nogil=True)
-def has_keys(words, keys, found):
+def has_keys(words: Array, keys: Array, found: Array) -> None:
     """Set ``found[i]`` to False where key i was never added, else (nearly always only then) to True."""
     block_count = np.uint64(len(words) // 8)
     for row in range(len(keys)):

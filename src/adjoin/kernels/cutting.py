@@ -1,13 +1,16 @@
 """Where pages begin and end, and the last touches to their bytes."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
 from adjoin.kernels.hashing import hash_bytes
+from adjoin.kernels.types import Array
 
 
 @njit(cache=True, nogil=True)
-def cut_rows(row_bytes, limit_bytes, starts):
+def cut_rows(row_bytes: Array, limit_bytes: int, starts: Array) -> int:
     """Fill pages greedily: write the first row of each page to `starts`, return the number of pages.
 
     A page holds as many rows as `limit_bytes` has room for, and always at least one.
@@ -24,7 +27,7 @@ def cut_rows(row_bytes, limit_bytes, starts):
 
 
 @njit(cache=True, nogil=True)
-def cut_groups(row_bytes, groups, keep_bytes, limit_bytes, starts):
+def cut_groups(row_bytes: Array, groups: Array, keep_bytes: int, limit_bytes: int, starts: Array) -> int:
     """As `cut_rows`, for rows of pages that are written again (`groups`: their old page, ascending).
 
     Rows of one group stay one page while they take no more than `keep_bytes`; a group that has
@@ -51,17 +54,17 @@ def cut_groups(row_bytes, groups, keep_bytes, limit_bytes, starts):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _int32_at(data, at):
+def _int32_at(data: Array, at: int) -> Any:
     return np.int64(data[at : at + 4].view(np.int32)[0])
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _uint16_at(data, at):
+def _uint16_at(data: Array, at: int) -> Any:
     return np.int64(data[at]) | (np.int64(data[at + 1]) << np.int64(8))
 
 
 @njit(cache=True, nogil=True)
-def body_length_at(data, message):
+def _body_length_at(data: Array, message: int) -> Any:
     """Where `bodyLength` (field 3 of the Message table) of the message that starts at `message` stands."""
     table = message + 8 + _int32_at(data, message + 8)
     vtable = table - _int32_at(data, table)
@@ -69,7 +72,7 @@ def body_length_at(data, message):
 
 
 @njit(cache=True, nogil=True)
-def seal_messages(data, starts, stops, metadata_bytes, checksums):
+def seal_messages(data: Array, starts: Array, stops: Array, metadata_bytes: Array, checksums: Array) -> None:
     """Let the body of each message ``data[start:stop]`` include its padding; put down its checksum.
 
     `metadata_bytes` receives the length of each message's prefix and metadata.
@@ -77,7 +80,7 @@ def seal_messages(data, starts, stops, metadata_bytes, checksums):
     for page in range(len(starts)):
         start, stop = starts[page], stops[page]
         metadata = np.int64(8) + _int32_at(data, start + 4)
-        at = body_length_at(data, start)
+        at = _body_length_at(data, start)
         data[at : at + 8].view(np.int64)[0] = stop - start - metadata
         metadata_bytes[page] = metadata
         checksums[page] = hash_bytes(data, start, stop)

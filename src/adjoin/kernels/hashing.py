@@ -1,7 +1,11 @@
 """XXH64 (seed 0): checksums of pages and hashes of keys."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+
+from adjoin.kernels.types import Array
 
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
 _PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -14,29 +18,29 @@ _BITS = np.uint64(64)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _rotate(value, bits):
+def _rotate(value: Any, bits: int) -> Any:
     return (value << np.uint64(bits)) | (value >> (_BITS - np.uint64(bits)))
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _round(lane, word):
+def _round(lane: Any, word: Any) -> Any:
     return _rotate(lane + word * _PRIME_2, 31) * _PRIME_1
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _merge(total, lane):
+def _merge(total: Any, lane: Any) -> Any:
     return (total ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _avalanche(total):
+def _avalanche(total: Any) -> Any:
     total = (total ^ (total >> np.uint64(33))) * _PRIME_2
     total = (total ^ (total >> np.uint64(29))) * _PRIME_3
     return total ^ (total >> np.uint64(32))
 
 
 @njit(cache=True, nogil=True)
-def _stripes(words, count):
+def _stripes(words: Array, count: int) -> Any:
     lane_1, lane_2, lane_3, lane_4 = _LANE_1, _PRIME_2, np.uint64(0), _LANE_4
     for at in range(0, count * 4, 4):
         lane_1 = _round(lane_1, words[at])
@@ -48,7 +52,7 @@ def _stripes(words, count):
 
 
 @njit(cache=True, nogil=True)
-def hash_bytes(data, start, stop):
+def hash_bytes(data: Array, start: int, stop: int) -> Any:
     """XXH64 of ``data[start:stop]`` (uint8)."""
     length = stop - start
     word_count = length // 8
@@ -70,7 +74,7 @@ def hash_bytes(data, start, stop):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def hash_word(word):
+def hash_word(word: Any) -> Any:
     """XXH64 of the eight bytes of one uint64."""
     total = _PRIME_5 + np.uint64(8)
     total = _rotate(total ^ _round(np.uint64(0), word), 27) * _PRIME_1 + _PRIME_4
@@ -78,7 +82,7 @@ def hash_word(word):
 
 
 @njit(cache=True, nogil=True)
-def hash_words(words):
+def hash_words(words: Array) -> Array:
     """XXH64 of every element of a uint64 column."""
     hashes = np.empty(len(words), np.uint64)
     for row in range(len(words)):
@@ -87,7 +91,7 @@ def hash_words(words):
 
 
 @njit(cache=True, nogil=True)
-def hash_slices(data, offsets):
+def hash_slices(data: Array, offsets: Array) -> Array:
     """XXH64 of every value of a variable-length column: ``data[offsets[i]:offsets[i + 1]]``."""
     count = len(offsets) - 1
     hashes = np.empty(count, np.uint64)
@@ -97,7 +101,7 @@ def hash_slices(data, offsets):
 
 
 @njit(cache=True, nogil=True)
-def hash_ranges(data, starts, stops):
+def hash_ranges(data: Array, starts: Array, stops: Array) -> Array:
     """XXH64 of every ``data[starts[i]:stops[i]]``, for example of the pages in a buffer."""
     hashes = np.empty(len(starts), np.uint64)
     for at in range(len(starts)):
@@ -106,7 +110,7 @@ def hash_ranges(data, starts, stops):
 
 
 @njit(cache=True, nogil=True)
-def combine_hashes(left, right):
+def combine_hashes(left: Array, right: Array) -> None:
     """Fold the hashes of one more key column into those of the columns before it."""
     for row in range(len(left)):
         left[row] = hash_word(_rotate(left[row], 27) * _PRIME_1 ^ right[row])

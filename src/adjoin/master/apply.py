@@ -95,11 +95,12 @@ class Rewriter:
             self._filter.add(part.added_keys)
         for pages in self._slices(touched):
             chosen = slice(*np.searchsorted(owner, [pages[0], pages[-1] + 1]).tolist())
-            self._rewrite(pages, part, part.added.slice(chosen.start, chosen.stop - chosen.start), owner[chosen])
+            added = part.added.slice(chosen.start, chosen.stop - chosen.start)
+            self._rewrite(pages, part, added, owner[chosen])
         self._thin_out(part.last_key)
 
     def finish(self) -> Manifest:
-        """Write what is held back, the index and the filter; return the manifest, or the base's if all is as before."""
+        """Write what is left; return the manifest with the new pages, or the base's if all is as before."""
         self._flush_held()
         if not self._new and not self._rewritten.any():
             return self._manifest
@@ -195,7 +196,9 @@ class Rewriter:
         if rows.num_rows:
             self._write_pages(rows, page_of, self._cutter.cut_groups(rows, page_of))
 
-    def _write_pages(self, rows: pa.RecordBatch, page_of: NDArray[np.int64], bounds: NDArray[np.int64]) -> None:
+    def _write_pages(
+        self, rows: pa.RecordBatch, page_of: NDArray[np.int64], bounds: NDArray[np.int64]
+    ) -> None:
         if len(bounds) < 2:
             return
         keys = rows.column(self._manifest.key_column).to_numpy()

@@ -5,9 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from adjoin.errors import ConflictError, MasterExistsError, NullKeyError, OptionError, SchemaError
 from adjoin.master import files
@@ -45,12 +43,14 @@ class BuildOptions:
         if not 0 < self.fill <= 1:
             raise OptionError(f"fill={self.fill}: give a number above 0 and at most 1")
         if not 0 <= self.filter_bits <= 64:
-            raise OptionError(f"filter_bits={self.filter_bits}: give 0 (no filter) to 64 bits per key; 8 is usual")
+            raise OptionError(f"filter_bits={self.filter_bits}: give bits per key, 0 (no filter) to 64")
         if self.null_keys not in {"error", "drop"}:
             raise OptionError(f'null_keys={self.null_keys!r}: give "error" or "drop"')
 
 
-def build(source: Any, key: str | Sequence[str], home: Home, options: BuildOptions, progress: Progress) -> None:
+def build(
+    source: Any, key: str | Sequence[str], home: Home, options: BuildOptions, progress: Progress
+) -> None:
     """Sort, cut and write the rows of the source, and commit them as version 1."""
     rows = open_source(source, max(BLOCK_BYTES, options.memory_bytes // 16))
     columns = _check_columns(rows.schema, key)
@@ -81,13 +81,6 @@ def write_index(
         filter_file = IndexFile(home.write_index_file(data, created), checksum_of(data), key_filter.capacity)
     files.sync_dir(home.index_dir)
     return index_file, filter_file
-
-
-def with_keys(batch: pa.RecordBatch, codec: KeyCodec, keys: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the stored schema: the encoded key goes before the columns unless it is one of them."""
-    if codec.kind == "identity":
-        return batch
-    return pa.record_batch([pa.array(keys), *batch.columns], schema=schema)
 
 
 def _check_columns(schema: pa.Schema, key: str | Sequence[str]) -> list[str]:
@@ -181,22 +174,29 @@ class _Builder:
     def _read(self) -> None:
         null_rows = 0
         read_rows = 0
-        for batch in self._source.batches:
-            read_rows += batch.num_rows
-            key_columns = [batch.column(name) for name in self._codec.columns]
-            valid = valid_rows(key_columns)
-            if valid is not None:
-                null_rows += int(np.count_nonzero(~valid))
-                batch = batch.filter(pa.array(valid))
+        for given in self._source.batches:
+            batch = self._without_null_keys(given)
+            read_rows += given.num_rows
+            null_rows += given.num_rows - batch.num_rows
             if batch.num_rows and (not null_rows or self._options.null_keys == "drop"):
-                keys, _ = self._codec.encode([batch.column(name) for name in self._codec.columns])
-                self._sorter.add(with_keys(batch, self._codec, keys, self._schema))
+                self._sorter.add(self._with_key(batch))
             self._progress.update("sorting", read_rows, self._source.rows)
         if null_rows and self._options.null_keys == "error":
             raise NullKeyError(
                 f"{null_rows} of {read_rows} rows have a null in the key {list(self._codec.columns)}; "
                 'remove them, or build with null_keys="drop"'
             )
+
+    def _without_null_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        valid = valid_rows([batch.column(name) for name in self._codec.columns])
+        return batch if valid is None else batch.filter(pa.array(valid))
+
+    def _with_key(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the stored schema: the encoded key first, unless a column is its own."""
+        if self._codec.kind == "identity":
+            return pa.record_batch(batch.columns, schema=self._schema)
+        keys, _ = self._codec.encode([batch.column(name) for name in self._codec.columns])
+        return pa.record_batch([pa.array(keys), *batch.columns], schema=self._schema)
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
         limit_bytes = min(_CUT_BYTES, max(BLOCK_BYTES, self._options.memory_bytes // 32))

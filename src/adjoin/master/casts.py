@@ -126,13 +126,12 @@ def _is_related(given: pa.DataType, wanted: pa.DataType) -> bool:
     families = (
         pa.types.is_integer,
         pa.types.is_decimal,
-        pa.types.is_timestamp,
         pa.types.is_duration,
         pa.types.is_time,
         pa.types.is_nested,
     )
-    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted) and (given.tz is None) != (wanted.tz is None):
-        return False
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
     return any(family(given) and family(wanted) for family in families)
 
 

@@ -101,7 +101,11 @@ class ChangeSet:
         cleared = starts[last_reset >= 0]
         added = np.flatnonzero(stays)
         return Resolved(
-            plain.take(pa.array(cleared)), keys[cleared], plain.take(pa.array(added)), keys[added], int(keys[-1])
+            cleared=plain.take(pa.array(cleared)),
+            cleared_keys=keys[cleared],
+            added=plain.take(pa.array(added)),
+            added_keys=keys[added],
+            last_key=int(keys[-1]),
         )
 
     def _checked(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -114,8 +118,8 @@ class ChangeSet:
         valid = valid_rows(key_columns)
         if valid is not None:
             raise NullKeyError(
-                f"{int(np.count_nonzero(~valid))} changes have a null in the key {list(self._codec.columns)}; "
-                "remove them"
+                f"{int(np.count_nonzero(~valid))} changes have a null in the key "
+                f"{list(self._codec.columns)}; remove them"
             )
         keys, _ = self._codec.encode(key_columns)
         if self._codec.kind != "identity":
@@ -139,7 +143,9 @@ def _batches(changes: Any) -> Iterator[pa.RecordBatch]:
 
 def _check_names(names: list[str], manifest: Manifest | None) -> None:
     if OPERATION_COLUMN not in names:
-        raise SchemaError(f"changes need a column {OPERATION_COLUMN!r} with 'upsert', 'delete' or 'insert'; got {names}")
+        raise SchemaError(
+            f"changes need a column {OPERATION_COLUMN!r} with 'upsert', 'delete' or 'insert'; got {names}"
+        )
     if len(set(names)) < len(names):
         raise SchemaError(f"changes have columns of the same name: {names}")
     if manifest is None:
@@ -147,7 +153,9 @@ def _check_names(names: list[str], manifest: Manifest | None) -> None:
     unknown = sorted(set(names) - set(manifest.schema.names) - {OPERATION_COLUMN})
     missing = [name for name in manifest.key if name not in names]
     if unknown:
-        raise SchemaError(f"changes have columns {unknown} that the master lacks; its columns are {manifest.schema.names}")
+        raise SchemaError(
+            f"changes have columns {unknown} that the master lacks; its columns are {manifest.schema.names}"
+        )
     if missing:
         raise SchemaError(f"changes lack the key columns {missing}")
 
@@ -160,7 +168,7 @@ def _operation_codes(column: pa.Array) -> NDArray[np.int8]:
     if codes.null_count:
         wrong = names.filter(codes.is_null())[0].as_py()
         raise OptionError(f"{OPERATION_COLUMN}={wrong!r}: give 'upsert', 'delete' or 'insert'")
-    return codes.to_numpy().astype(np.int8)
+    return np.asarray(codes.to_numpy(), np.int8)
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field, comes: NDArray[np.bool_]) -> pa.Array:
@@ -186,7 +194,7 @@ def matches(
     if len(cleared_keys) == 0:
         return hit
     place = np.searchsorted(cleared_keys, keys)
-    hit = cleared_keys[np.minimum(place, len(cleared_keys) - 1)] == keys
+    hit[:] = cleared_keys[np.minimum(place, len(cleared_keys) - 1)] == keys
     if codec.ordered or not hit.any():
         return hit
     candidates = np.flatnonzero(hit)

@@ -19,6 +19,7 @@ from adjoin.master.page import BLOCK_BYTES, SealedPages
 _MAGIC = b"ARROW1"
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _FOOTER_BATCHES = 3  # field of the Footer table that lists the record batches
+_FOOTER_BLOCK = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
 FILE_BYTES = 256 << 20
 
 
@@ -54,7 +55,9 @@ class DataFile:
         finally:
             os.close(descriptor)
         if checksum_of(header + footer) != self.checksum:
-            raise CorruptionError(f"{self.path}: header or footer is damaged (checksum differs); restore the file")
+            raise CorruptionError(
+                f"{self.path}: header or footer is damaged (checksum differs); restore the file from a copy"
+            )
 
 
 def checksum_of(data: bytes | bytearray | pa.Buffer) -> int:
@@ -64,13 +67,15 @@ def checksum_of(data: bytes | bytearray | pa.Buffer) -> int:
 
 def header_of(schema: pa.Schema) -> bytes:
     """Magic and schema message, padded to whole blocks."""
-    message = schema.serialize().to_pybytes()
+    message: bytes = schema.serialize().to_pybytes()
     total = -(-(8 + len(message)) // BLOCK_BYTES) * BLOCK_BYTES
     padded = message[8:] + bytes(total - 8 - len(message))
     return _MAGIC + b"\0\0" + message[:4] + struct.pack("<i", len(padded)) + padded
 
 
-def footer_of(schema: pa.Schema, offsets: NDArray[np.int64], metadata: NDArray[np.int32], bodies: NDArray[np.int64]) -> bytes:
+def footer_of(
+    schema: pa.Schema, offsets: NDArray[np.int64], metadata: NDArray[np.int32], bodies: NDArray[np.int64]
+) -> bytes:
     """The footer that Arrow writes for an empty file, with the list of pages appended to it."""
     sink = pa.BufferOutputStream()
     pa.ipc.new_file(sink, schema).close()
@@ -83,7 +88,7 @@ def footer_of(schema: pa.Schema, offsets: NDArray[np.int64], metadata: NDArray[n
     # The count of the vector stands four bytes before its elements, which need alignment to eight.
     footer += bytes((4 - len(footer)) % 8)
     struct.pack_into("<I", footer, field, len(footer) - field)
-    blocks = np.zeros(len(offsets), np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("pad", "<i4"), ("body", "<i8")]))
+    blocks = np.zeros(len(offsets), _FOOTER_BLOCK)
     blocks["offset"], blocks["metadata"], blocks["body"] = offsets, metadata, bodies
     footer += struct.pack("<I", len(offsets)) + blocks.tobytes()
     return _END_OF_STREAM + bytes(footer) + struct.pack("<i", len(footer)) + _MAGIC
@@ -195,10 +200,10 @@ def read_pages(
     _read_runs(data_files, index, wanted, starts, stops, pages)
     _verify_pages(data_files, index, wanted, pages, starts, stops)
     table = pa.ipc.open_stream(buffer).read_all()
-    if table.num_rows != int(index.rows[wanted].sum()):
-        raise CorruptionError(
-            f"{data_files[0].path}: pages hold {table.num_rows} rows, the index says {int(index.rows[wanted].sum())}"
-        )
+    rows = int(index.rows[wanted].sum(dtype=np.int64))
+    if table.num_rows != rows:
+        path = data_files[int(index.file[wanted[0]])].path
+        raise CorruptionError(f"{path}: pages hold {table.num_rows} rows, the index says {rows}")
     return table
 
 
@@ -218,7 +223,7 @@ def _read_runs(
     heads = np.flatnonzero(np.concatenate([[True], breaks]))
     tails = np.append(heads[1:], len(wanted)) - 1
     opened: dict[int, int] = {}
-    view = memoryview(target)
+    view = target.data
     try:
         for head, tail in zip(heads.tolist(), tails.tolist(), strict=True):
             ordinal = int(file[head])
@@ -243,7 +248,8 @@ def _verify_pages(
     bad = np.flatnonzero(hash_ranges(pages, starts, stops) != index.checksum[wanted])
     if len(bad):
         page = int(wanted[bad[0]])
+        path, start = data_files[int(index.file[page])].path, int(index.block[page]) * BLOCK_BYTES
         raise CorruptionError(
-            f"{data_files[int(index.file[page])].path}: page {page} at byte {int(index.block[page]) * BLOCK_BYTES} "
+            f"{path}: page {page} at byte {start} "
             f"is damaged (checksum differs), {len(bad)} damaged in all; restore the file from a copy"
         )

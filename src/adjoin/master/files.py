@@ -9,7 +9,7 @@ import fcntl
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from adjoin.errors import CorruptionError, StorageError
 
 _Result = TypeVar("_Result")
-Bytes = bytes | NDArray[np.uint8] | pa.Buffer
+Bytes: TypeAlias = bytes | bytearray | NDArray[np.uint8] | pa.Buffer
 
 _CURES = {
     errno.ENOSPC: "make room (Master.vacuum removes old versions) and try again",
@@ -95,7 +95,7 @@ class NewFile:
         self._descriptor = change("create", path, lambda: os.open(path, flags, 0o666))
 
     def write(self, data: Bytes) -> None:
-        view = memoryview(data).cast("B")
+        view = np.frombuffer(data, np.uint8).data
         change("write", self.path, lambda: self._write(view))
         self.bytes += len(view)
 
@@ -132,7 +132,7 @@ def open_to_read(path: str) -> int:
     try:
         return os.open(path, os.O_RDONLY)
     except FileNotFoundError as error:
-        raise CorruptionError(f"{path} is missing; restore it from a copy or open an older version") from error
+        raise CorruptionError(f"{path} is missing; restore it or open an older version") from error
     except OSError as error:
         raise storage_error(path, error) from error
 
@@ -160,7 +160,7 @@ def read_into(descriptor: int, path: str, start: int, target: memoryview) -> Non
         except OSError as error:
             raise storage_error(path, error) from error
         if count == 0:
-            raise CorruptionError(f"{path} ends at byte {start + done}, {start + len(target)} expected; it was cut off")
+            raise CorruptionError(f"{path} was cut off at byte {start + done} of {start + len(target)}")
         done += count
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,9 +76,9 @@ class PageIndex:
 
 
 _NAMES = tuple(field.name for field in fields(PageIndex))
-_DTYPES = (np.int64, np.int64, np.int32, np.int32, np.int32, np.int32, np.uint64)
+_DTYPES: tuple[Any, ...] = (np.int64, np.int64, np.int32, np.int32, np.int32, np.int32, np.uint64)
 
 
-def _owned(column: pa.ChunkedArray, dtype: type) -> NDArray[np.generic]:
+def _owned(column: pa.ChunkedArray, dtype: Any) -> NDArray[Any]:
     # A copy, so that the bytes of the file are not kept alive beside what is counted as `nbytes`.
     return np.concatenate([np.empty(0, dtype), *(chunk.to_numpy() for chunk in column.chunks)], dtype=dtype)

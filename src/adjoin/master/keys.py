@@ -51,8 +51,8 @@ class KeyCodec:
         for name, type_ in zip(key_columns, types, strict=True):
             if not (_fits_int64(type_) or _is_hashable(type_)):
                 raise SchemaError(
-                    f"column {name!r} of type {type_} cannot be a key; keys are integers, floats, decimals, "
-                    "booleans, dates, times, timestamps, durations, strings and binaries: cast it to one of these"
+                    f"column {name!r} of type {type_} cannot be a key; cast it to integer, float, decimal, "
+                    "boolean, date, time, timestamp, duration, string or binary"
                 )
         kind = "hashed"
         if len(types) == 1 and _fits_int64(types[0]):
@@ -71,7 +71,7 @@ class KeyCodec:
     def from_json(cls, saved: dict[str, Any], schema: pa.Schema, key_columns: Sequence[str]) -> "KeyCodec":
         codec = cls.of(schema, key_columns, hash_bits=int(saved["hash_bits"]))
         if codec.kind != saved["kind"]:
-            raise SchemaError(f"key {list(key_columns)} is stored as {saved['kind']!r}, expected {codec.kind!r}")
+            raise SchemaError(f"key {list(key_columns)} is {saved['kind']!r}, expected {codec.kind!r}")
         return codec
 
     def encode(self, columns: Sequence[pa.Array]) -> tuple[Keys, NDArray[np.bool_] | None]:
@@ -80,16 +80,15 @@ class KeyCodec:
         The columns must have the codec's types, see `conform`.
         """
         plain = [_unwrap(column) for column in columns]
-        if self.kind == "hashed":
-            keys = self._hash(plain)
-        else:
-            keys = _to_int64(plain[0])
+        keys = self._hash(plain) if self.kind == "hashed" else _to_int64(plain[0])
         return keys, valid_rows(plain)
 
     def conform(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """A stream's key columns in the master's types, if that loses nothing; else SchemaError."""
         if len(columns) != len(self.types):
-            raise SchemaError(f"the key has {len(self.types)} columns {list(self.columns)}, got {len(columns)}")
+            raise SchemaError(
+                f"the key has {len(self.types)} columns {list(self.columns)}, got {len(columns)}"
+            )
         named = zip(self.columns, columns, self.types, strict=True)
         return [_conform(name, _unwrap(column), type_) for name, column, type_ in named]
 
@@ -100,8 +99,8 @@ class KeyCodec:
     def same(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
         """Where the keys of two lists of conformed columns are equal, row by row; null equals nothing."""
         equal = np.ones(len(left[0]), np.bool_)
-        for one, other, type_ in zip(left, right, self.types, strict=True):
-            one, other = _unwrap(one), _unwrap(other)
+        pairs = zip(map(_unwrap, left), map(_unwrap, right), strict=True)
+        for (one, other), type_ in zip(pairs, self.types, strict=True):
             valid = valid_rows([one, other])
             if _fits_int64(type_):
                 equal &= _to_int64(one) == _to_int64(other)
@@ -114,8 +113,7 @@ class KeyCodec:
     def identify(self, columns: Sequence[pa.Array]) -> NDArray[np.int64]:
         """A number for each row that is the same exactly where the keys are the same (no nulls)."""
         numbers = np.zeros(len(columns[0]), np.int64)
-        for column, type_ in zip(columns, self.types, strict=True):
-            column = _unwrap(column)
+        for column, type_ in zip(map(_unwrap, columns), self.types, strict=True):
             values = _to_int64(column) if _fits_int64(type_) else _dictionary_codes(column)
             _, codes = np.unique(values, return_inverse=True)
             _, numbers = np.unique(numbers * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
@@ -194,7 +192,7 @@ def _to_int64(array: pa.Array) -> Keys:
     """Order-preserving int64 of a column that `_fits_int64`."""
     type_ = array.type
     if pa.types.is_boolean(type_):
-        return array.cast(pa.int8()).fill_null(0).to_numpy().astype(np.int64)
+        return np.asarray(array.cast(pa.int8()).fill_null(0).to_numpy(), np.int64)
     if pa.types.is_floating(type_):
         return _float_order(fixed_values(array, np.dtype(f"f{type_.bit_width // 8}")))
     if pa.types.is_decimal(type_):
@@ -238,7 +236,9 @@ def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     width = array.type.bit_width // 8
     data = np.empty(0, np.uint8) if buffers[1] is None else np.frombuffer(buffers[1], np.uint8)
     first = array.offset * width
-    return data, np.arange(first, first + (len(array) + 1) * width, width or 1, dtype=np.int64)[: len(array) + 1]
+    return data, np.arange(first, first + (len(array) + 1) * width, width or 1, dtype=np.int64)[
+        : len(array) + 1
+    ]
 
 
 def _dictionary_codes(array: pa.Array) -> NDArray[np.int64]:
@@ -246,7 +246,7 @@ def _dictionary_codes(array: pa.Array) -> NDArray[np.int64]:
         width = array.type.bit_width // 8
         values = fixed_values(array, np.dtype(f"V{width}")) if width else np.zeros(len(array), "V1")
         array = pa.array([bytes(value) for value in values], pa.binary())
-    return array.dictionary_encode().indices.to_numpy().astype(np.int64)
+    return np.asarray(array.dictionary_encode().indices.to_numpy(), np.int64)
 
 
 def _conform(name: str, column: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -63,7 +63,11 @@ class Manifest:
         return replace(self, version=self.version + 1, created=now(), txns=txns)
 
     def with_pages(
-        self, index: PageIndex, data_files: tuple[DataFile, ...], index_file: IndexFile, filter_file: IndexFile | None
+        self,
+        index: PageIndex,
+        data_files: tuple[DataFile, ...],
+        index_file: IndexFile,
+        filter_file: IndexFile | None,
     ) -> "Manifest":
         """The same version with other pages."""
         return replace(
@@ -81,7 +85,7 @@ class Manifest:
         names = {file.name for file in self.files} | {self.index.name}
         return names | {self.filter.name} if self.filter else names
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self) -> bytearray:
         saved = {
             "format": FORMAT,
             "version": self.version,
@@ -101,10 +105,10 @@ class Manifest:
             "txns": list(self.txns),
         }
         body = json.dumps(saved, indent=1).encode() + b"\n"
-        return f"{checksum_of(body):016x}\n".encode() + body
+        return bytearray(f"{checksum_of(body):016x}\n".encode() + body)
 
     @classmethod
-    def from_bytes(cls, path: str, data: bytes | bytearray, data_directory: str) -> "Manifest":
+    def from_bytes(cls, path: str, data: bytearray, data_directory: str) -> "Manifest":
         first, _, body = data.partition(b"\n")
         if not body or f"{checksum_of(body):016x}".encode() != first:
             raise CorruptionError(
@@ -115,7 +119,9 @@ class Manifest:
     @classmethod
     def _from_json(cls, path: str, saved: dict[str, Any], data_directory: str) -> "Manifest":
         if saved["format"] != FORMAT:
-            raise SchemaError(f"{path} has format {saved['format']}, this adjoin reads {FORMAT}: use a newer adjoin")
+            raise SchemaError(
+                f"{path} has format {saved['format']}, this adjoin reads {FORMAT}: use a newer adjoin"
+            )
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["schema"])))
         key = tuple(saved["key"])
         return cls(
@@ -142,7 +148,7 @@ def key_column(codec: KeyCodec) -> str:
 
 
 def stored_schema(schema: pa.Schema, codec: KeyCodec) -> pa.Schema:
-    """The columns of the data files: the user's, and before them the encoded key if it is not one of these."""
+    """The columns of the data files: the user's, and before them the encoded key if need be."""
     if codec.kind == "identity":
         return schema
     return schema.insert(0, pa.field(KEY_COLUMN, pa.int64(), nullable=False))

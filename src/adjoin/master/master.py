@@ -223,8 +223,8 @@ class Master:
 
         Cost: reads and writes the touched pages, and writes the index once.
         """
-        if txn is not None and (not isinstance(txn, str) or not txn):
-            raise OptionError(f"txn={txn!r}: give a name, or None")
+        if txn == "":
+            raise OptionError("txn='': give a name, or None")
         memory_bytes = parse_bytes(memory)
         with self._home.lock_writers():
             newest = Master.open(self.path)
@@ -245,7 +245,7 @@ class Master:
         """Read everything this version consists of; raise CorruptionError naming the file if a byte is wrong.
 
         Checks the manifest, the envelope of every data file, every page (checksum, Arrow's own
-        validation, order and range of its keys, their encoding), the index, and that the filter has every key.
+        validation, its keys), the index, and that the filter has every key.
 
         Cost: reads the whole master once, in bounded memory.
         """

@@ -42,8 +42,8 @@ class PageCutter:
         if self.fill_bytes < self._overhead_bytes:
             least = -(-4 * self._overhead_bytes // BLOCK_BYTES) * BLOCK_BYTES
             raise OptionError(
-                f"page_bytes={self._page_bytes}: a page of {self._columns} columns has {self._overhead_bytes} bytes "
-                f"of metadata, which leaves too little room for rows; give page_bytes={least} or more, or fill=0.8"
+                f"page_bytes={self._page_bytes}: a page of {self._columns} columns has {self._overhead_bytes} "
+                f"bytes of metadata, too much; give page_bytes={least} and fill=0.8"
             )
 
     def cut(self, batch: pa.RecordBatch, *, more: bool) -> NDArray[np.int64]:
@@ -67,13 +67,14 @@ class PageCutter:
 def seal(batch: pa.RecordBatch, bounds: NDArray[np.int64]) -> SealedPages:
     """Serialize rows ``bounds[i]:bounds[i + 1]`` as page i."""
     rows = np.diff(bounds).tolist()
-    messages = [batch.slice(start, count).serialize() for start, count in zip(bounds.tolist(), rows, strict=False)]
+    slices = zip(bounds[:-1].tolist(), rows, strict=True)
+    messages = [batch.slice(start, count).serialize() for start, count in slices]
     used = np.array([message.size for message in messages], np.int64)
     blocks = -(-used // BLOCK_BYTES)
     stops = np.cumsum(blocks) * BLOCK_BYTES
     starts = stops - blocks * BLOCK_BYTES
     data = np.empty(int(stops[-1]) if len(stops) else 0, np.uint8)
-    target = memoryview(data).cast("b")  # the format of Arrow buffers
+    target = data.data.cast("b")  # the format of Arrow buffers
     for message, start, end, stop in zip(
         messages, starts.tolist(), (starts + used).tolist(), stops.tolist(), strict=True
     ):

@@ -82,9 +82,8 @@ def _bounded(
         step = _ENCODED_ROWS if decoded else max(1, batch.num_rows)
         for start in range(0, batch.num_rows, step):
             part = batch.slice(start, step)
-            columns = [
-                cast_column(field.name, column, field) for field, column in zip(plain, part.columns, strict=True)
-            ]
+            pairs = zip(plain, part.columns, strict=True)
+            columns = [cast_column(field.name, column, field) for field, column in pairs]
             yield from split(pa.record_batch(columns, schema=plain), limit_bytes)
 
 
@@ -118,7 +117,7 @@ def _batch_rows(file: pq.ParquetFile, batch_bytes: int) -> int:
     sample = next(file.iter_batches(_SAMPLE_ROWS, use_threads=False), None)
     if sample is None or sample.num_rows == 0:
         return 1
-    return max(1, min(65_536, batch_bytes * sample.num_rows // max(1, sample.nbytes)))
+    return max(1, min(65_536, batch_bytes * int(sample.num_rows) // max(1, int(sample.nbytes))))
 
 
 def _align(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any]) -> pa.RecordBatch:

@@ -54,7 +54,7 @@ def _verify_index(path: str, manifest: Manifest, index: PageIndex) -> None:
         assert len(index) == manifest.pages, f"{len(index)} pages, the manifest says {manifest.pages}"
         rows = int(index.rows.sum(dtype=np.int64))
         assert rows == manifest.rows, f"{rows} rows, the manifest says {manifest.rows}"
-        assert (index.file < len(manifest.files)).all(), "a page lies in a file that the manifest does not name"
+        assert (index.file < len(manifest.files)).all(), "a page lies in no file of the manifest"
         for ordinal, file in enumerate(manifest.files):
             _check_places(file, index.take(index.file == ordinal))
     except AssertionError as error:
@@ -67,11 +67,15 @@ def _check_places(file: DataFile, pages: PageIndex) -> None:
     ends = starts + pages.blocks[order]
     assert (ends[:-1] <= starts[1:]).all(), f"two pages of {file.name} overlap"
     assert (starts * BLOCK_BYTES >= file.header_bytes).all(), f"a page of {file.name} lies in its header"
-    assert (ends * BLOCK_BYTES <= file.bytes - file.footer_bytes).all(), f"a page of {file.name} lies in its footer"
+    assert (ends * BLOCK_BYTES <= file.bytes - file.footer_bytes).all(), (
+        f"a page of {file.name} ends in its footer"
+    )
 
 
 class _Pages:
-    def __init__(self, home: Home, manifest: Manifest, index: PageIndex, key_filter: KeyFilter | None) -> None:
+    def __init__(
+        self, home: Home, manifest: Manifest, index: PageIndex, key_filter: KeyFilter | None
+    ) -> None:
         self._home = home
         self._manifest = manifest
         self._index = index
@@ -90,15 +94,19 @@ class _Pages:
         try:
             table.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise CorruptionError(f"{self._where(int(pages[0]))}: pages from here are not valid Arrow: {error}") from error
+            where = self._where(int(pages[0]))
+            raise CorruptionError(f"{where}: pages from here are not valid Arrow: {error}") from error
         column = table.column(self._manifest.key_column)
         rows = np.array([len(chunk) for chunk in column.chunks], np.int64)
-        self._require(pages, rows == self._index.rows[pages], "has another number of rows than the index says")
+        self._require(pages, rows == self._index.rows[pages], "has not the rows that the index says")
         keys = column.to_numpy()
         starts = np.cumsum(rows) - rows
-        self._require(pages, keys[starts] == self._index.first[pages], "begins with another key than the index says")
+        firsts, lasts = keys[starts], keys[starts + rows - 1]
         self._require(
-            pages, keys[starts + rows - 1] == self._index.last[pages], "ends with another key than the index says"
+            pages, firsts == self._index.first[pages], "does not begin with the key that the index says"
+        )
+        self._require(
+            pages, lasts == self._index.last[pages], "does not end with the key that the index says"
         )
         page_of = np.repeat(np.arange(len(pages)), rows)
         self._require_rows(pages, page_of[1:], keys[:-1] <= keys[1:], "is not sorted")
@@ -116,7 +124,7 @@ class _Pages:
             found = self._filter.contains(keys)
             if not found.all():
                 path = os.path.join(self._home.index_dir, self._manifest.filter.name)
-                raise CorruptionError(f"{path}: the filter lacks {int((~found).sum())} keys; build the master again")
+                raise CorruptionError(f"{path}: the filter lacks {int((~found).sum())} keys; build it again")
 
     def _require_rows(
         self, pages: NDArray[np.int64], page_of: NDArray[np.int64], good: NDArray[np.bool_], fault: str

@@ -20,7 +20,8 @@ class Progress:
         if not self._show or now - self._drawn_at < _REDRAW_SECONDS:
             return
         self._drawn_at, self._dirty = now, True
-        sys.stderr.write(f"\r\033[K{task} {_bar(done, total)}{done:,}{f' of {total:,}' if total else ''} rows")
+        of_total = f" of {total:,}" if total else ""
+        sys.stderr.write(f"\r\033[K{task} {_bar(done, total)}{done:,}{of_total} rows")
         sys.stderr.flush()
 
     def close(self) -> None:

@@ -52,7 +52,8 @@ def _row_bits(array: pa.Array, nullable: bool) -> Bits:
 def _value_bits(array: pa.Array, kind: pa.DataType) -> Bits:
     if _is_text(kind):
         offsets = offsets_of(array)
-        return 8 * np.diff(offsets.astype(np.int64)) + 8 * offsets.itemsize
+        bounds = offsets.astype(np.int64)
+        return 8 * (bounds[1:] - bounds[:-1] + offsets.itemsize)
     if pa.types.is_struct(kind):
         return _struct_bits([array.field(at) for at in range(kind.num_fields)], list(kind))
     if pa.types.is_map(kind):
@@ -65,7 +66,7 @@ def _value_bits(array: pa.Array, kind: pa.DataType) -> Bits:
         size = kind.list_size
         children = array.values.slice(array.offset * size, len(array) * size)
         bits = np.broadcast_to(np.asarray(_row_bits(children, kind.value_field.nullable)), len(children))
-        return bits.reshape(len(array), size).sum(axis=1, dtype=np.int64)
+        return np.asarray(bits.reshape(len(array), size).sum(axis=1, dtype=np.int64))
     return int(kind.bit_width)
 
 
