@@ -58,6 +58,7 @@ def main() -> None:
         effort=QUICK_EFFORT if arguments.quick else FULL_EFFORT,
         repetitions=arguments.repetitions or (1 if arguments.quick else 3),
         only_contenders=arguments.contenders,
+        all_variants=not arguments.quick,
     )
     goals = set(arguments.only or GOALS)
     origin, rows = results.describe_run(), []

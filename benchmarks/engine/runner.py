@@ -27,6 +27,7 @@ class Plan:
     effort: Effort
     repetitions: int
     only_contenders: tuple[str, ...] = ()
+    all_variants: bool = True
 
 
 Result = dict[str, Any]
@@ -37,8 +38,9 @@ def run_case(plan: Plan, case: Case) -> Iterator[Result]:
     for contender in case.contenders:
         if plan.only_contenders and contender not in plan.only_contenders:
             continue
-        first = []
-        for variant in contender_class(contender, case.filtered).variants:
+        first: list[Result] = []
+        variants = contender_class(contender, case.filtered).variants
+        for variant in variants if plan.all_variants else variants[:1]:
             first.append(_run(plan, case, contender, variant, repetition=1))
             yield first[-1]
         best = max(first, key=lambda result: float(result["rows_per_second"]))["variant"]

@@ -23,10 +23,10 @@ class DuckdbJoin(Store):
         "and out; 1 and 2 threads; with and without a primary key index"
     )
     variants: ClassVar[tuple[str, ...]] = (
-        "plain, 1 thread",
         "plain, 2 threads",
-        "indexed, 1 thread",
+        "plain, 1 thread",
         "indexed, 2 threads",
+        "indexed, 1 thread",
     )
 
     def __init__(self, setup: Setup) -> None:
