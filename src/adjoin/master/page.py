@@ -43,7 +43,7 @@ class PageCutter:
             least = -(-4 * self._overhead_bytes // BLOCK_BYTES) * BLOCK_BYTES
             raise OptionError(
                 f"page_bytes={self._page_bytes}: a page of {self._columns} columns has {self._overhead_bytes} "
-                f"bytes of metadata, too much; give page_bytes={least} and fill=0.8"
+                f"bytes of metadata; give page_bytes={least} and fill=0.8"
             )
 
     def cut(self, batch: pa.RecordBatch, *, more: bool) -> NDArray[np.int64]:

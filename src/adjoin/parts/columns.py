@@ -115,92 +115,118 @@ class PageColumns:
     def offset(self, ordinal: int) -> Array:
         return self.offsets[self._position[ordinal]]
 
-    def take(self, column: Column, slots: Array, rows: Array) -> pa.Array:
-        """The column's values at the places (slots[i], rows[i])."""
+    def take(self, column: Column, places: "Places") -> pa.Array:
+        """The column's values at these places."""
         if column.kind == "null":
-            return pa.nulls(len(slots))
-        validity, nulls = self._validity(column.buffers[0], slots, rows)
-        body, children = getattr(self, f"_{column.kind}")(column, slots, rows)
+            return pa.nulls(len(places))
+        validity, nulls = self._validity(column.buffers[0], places)
+        body, children = getattr(self, f"_{column.kind}")(column, places)
         return pa.Array.from_buffers(
-            column.type, len(slots), [validity, *body], null_count=nulls, children=children or None
+            column.type, len(places), [validity, *body], null_count=nulls, children=children or None
         )
 
-    def value_bytes(self, column: Column, slots: Array, rows: Array) -> Array | int:
+    def value_bytes(self, column: Column, places: "Places") -> Array | int:
         """Bytes that each place's value takes in the array that `take` would build."""
         if column.kind in ("null", "bits"):
             return 1
         if column.kind == "fixed":
             return column.width + 1
         if column.kind == "struct":
-            return 1 + sum(self.value_bytes(child, slots, rows) for child in column.children)
-        begin, ends = self._spans(column, slots, rows)
-        lengths = np.diff(ends)
+            return 1 + sum(self.value_bytes(child, places) for child in column.children)
+        _, ends = self._spans(column, places)
         if column.kind == "bytes":
-            return lengths + column.width + 1
-        items = kernels.spread_items(slots, begin, ends)
-        per_item = self.value_bytes(column.children[0], *items)
+            return np.diff(ends) + (column.width + 1)
+        per_item = self.value_bytes(column.children[0], self._items(column, places))
         if isinstance(per_item, int):
-            return lengths * per_item + 9
+            return np.diff(ends) * per_item + 9
         running = np.concatenate([[0], np.cumsum(per_item)])
         return running[ends[1:]] - running[ends[:-1]] + 9
 
-    def _places(self, ordinal: int, slots: Array, rows: Array, width: int = 1) -> tuple[Array, ...]:
-        return self._views[width], self._arena.slot_base, self.offset(ordinal), slots, rows
-
-    def _validity(self, ordinal: int, slots: Array, rows: Array) -> tuple[pa.Buffer | None, int]:
-        if not kernels.any_present(slots, self.offset(ordinal)):
+    def _validity(self, ordinal: int, places: "Places") -> tuple[pa.Buffer | None, int]:
+        if not kernels.any_present(places.slots, self.offset(ordinal)):
             return None, 0
-        return self._bit_buffer(ordinal, slots, rows)
+        return self._bit_buffer(ordinal, places)
 
-    def _bit_buffer(self, ordinal: int, slots: Array, rows: Array) -> tuple[pa.Buffer, int]:
-        out = np.zeros((len(slots) + 7) // 8, np.uint8)
-        zeros = kernels.gather_bits(*self._places(ordinal, slots, rows), out)
+    def _bit_buffer(self, ordinal: int, places: "Places") -> tuple[pa.Buffer, int]:
+        out = np.zeros((len(places) + 7) // 8, np.uint8)
+        zeros = kernels.gather_bits(*self._source(ordinal, 1), places.slots, places.rows, out)
         return pa.py_buffer(out), zeros
 
-    def _bits(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
-        return [self._bit_buffer(column.buffers[1], slots, rows)[0]], []
+    def _source(self, ordinal: int, width: int) -> tuple[Array, Array, Array]:
+        return self._views[width], self._arena.slot_base, self.offset(ordinal)
 
-    def _fixed(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
-        width = column.width
-        if width in (1, 2, 4, 8):
-            out = np.empty(len(slots), self._views[width].dtype)
-            kernels.gather_words(*self._places(column.buffers[1], slots, rows, width), out)
+    def _spans(self, column: Column, places: "Places") -> tuple[Array, Array]:
+        """Where each place's bytes or items begin in its page, and the running total of their number."""
+        ordinal = column.buffers[-1] if column.kind == "fixed_list" else column.buffers[1]
+        if ordinal not in places.spans:
+            begin = np.empty(len(places), np.int64)
+            ends = np.empty(len(places) + 1, np.int64)
+            if column.kind == "fixed_list":
+                np.multiply(places.rows, column.width, out=begin)
+                ends[:] = np.arange(len(places) + 1, dtype=np.int64) * column.width
+            else:
+                source = self._source(ordinal, column.width)
+                kernels.gather_spans(*source, places.slots, places.rows, begin, ends)
+            places.spans[ordinal] = begin, ends
+        return places.spans[ordinal]
+
+    def _items(self, column: Column, places: "Places") -> "Places":
+        return Places(*kernels.spread_items(places.slots, *self._spans(column, places)))
+
+    def _bits(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
+        return [self._bit_buffer(column.buffers[1], places)[0]], []
+
+    def _fixed(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
+        width, ordinal = column.width, column.buffers[1]
+        if width in self._views:
+            out = np.empty(len(places), self._views[width].dtype)
+            kernels.gather_words(*self._source(ordinal, width), places.slots, places.rows, out)
         else:
-            out = np.empty(len(slots) * width, np.uint8)
-            kernels.gather_wide(*self._places(column.buffers[1], slots, rows), width, out)
+            out = np.empty(len(places) * width, np.uint8)
+            kernels.gather_wide(*self._source(ordinal, 1), places.slots, places.rows, width, out)
         return [pa.py_buffer(out)], []
 
-    def _spans(self, column: Column, slots: Array, rows: Array) -> tuple[Array, Array]:
-        begin = np.empty(len(slots), np.int64)
-        ends = np.empty(len(slots) + 1, np.int64)
-        if column.kind == "fixed_list":
-            np.multiply(rows, column.width, out=begin)
-            ends[:] = np.arange(len(slots) + 1, dtype=np.int64) * column.width
-        else:
-            places = self._places(column.buffers[1], slots, rows, column.width)
-            kernels.gather_spans(*places, begin, ends)
-        return begin, ends
-
-    def _bytes(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
-        begin, ends = self._spans(column, slots, rows)
+    def _bytes(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
+        begin, ends = self._spans(column, places)
         out = np.empty(int(ends[-1]), np.uint8)
-        source = self._places(column.buffers[2], slots, rows)[:4]
-        kernels.gather_bytes(*source, begin, ends, out)
+        kernels.gather_bytes(*self._source(column.buffers[2], 1), places.slots, begin, ends, out)
         return [_offset_buffer(ends, column.width), pa.py_buffer(out)], []
 
-    def _list(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
-        begin, ends = self._spans(column, slots, rows)
-        items = self.take(column.children[0], *kernels.spread_items(slots, begin, ends))
+    def _list(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
+        _, ends = self._spans(column, places)
+        items = self.take(column.children[0], self._items(column, places))
         return [_offset_buffer(ends, column.width)], [items]
 
-    def _fixed_list(
-        self, column: Column, slots: Array, rows: Array
-    ) -> tuple[list[pa.Buffer], list[pa.Array]]:
-        begin, ends = self._spans(column, slots, rows)
-        return [], [self.take(column.children[0], *kernels.spread_items(slots, begin, ends))]
+    def _fixed_list(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
+        return [], [self.take(column.children[0], self._items(column, places))]
 
-    def _struct(self, column: Column, slots: Array, rows: Array) -> tuple[list[pa.Buffer], list[pa.Array]]:
-        return [], [self.take(child, slots, rows) for child in column.children]
+    def _struct(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
+        return [], [self.take(child, places) for child in column.children]
+
+
+class Places:
+    """Rows of pages in the arena: (slots[i], rows[i]).
+
+    Attributes:
+        spans: Of columns of varying length, by buffer: where each place's values begin in its page,
+            and the running total of their number. Found once, used to measure and to copy.
+    """
+
+    def __init__(self, slots: Array, rows: Array) -> None:
+        self.slots = slots
+        self.rows = rows
+        self.spans: dict[int, tuple[Array, Array]] = {}
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def slice(self, begin: int, end: int) -> "Places":
+        part = Places(self.slots[begin:end], self.rows[begin:end])
+        part.spans = {
+            ordinal: (starts[begin:end], ends[begin : end + 1] - ends[begin])
+            for ordinal, (starts, ends) in self.spans.items()
+        }
+        return part
 
 
 def _offset_buffer(ends: Array, width: int) -> pa.Buffer:

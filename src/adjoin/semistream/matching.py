@@ -9,7 +9,7 @@ from adjoin.kernels.search import expand, probe_pages
 from adjoin.kernels.types import Array
 from adjoin.master.keys import KeyCodec
 from adjoin.parts.arena import Arena
-from adjoin.parts.columns import Column, PageColumns
+from adjoin.parts.columns import Column, PageColumns, Places
 from adjoin.parts.streambuffer import Rows
 from adjoin.semistream.output import Output
 from adjoin.semistream.predicate import Equality
@@ -68,7 +68,7 @@ class Matcher:
         for first, last, pairs in self._portions(count):
             owner, master_row = expand(begin[first:last], count[first:last], pairs)
             owner += first
-            yield from self._pairs(rows, need_row[owner], need_slot[owner], master_row)
+            yield from self._pairs(rows, need_row[owner], Places(need_slot[owner], master_row))
 
     def _portions(self, count: Array) -> Iterator[tuple[int, int, int]]:
         """Ranges of needs with a limited number of pairs, or a single need."""
@@ -82,23 +82,21 @@ class Matcher:
                 yield first, last, int(ends[last - 1] - before)
             first = last
 
-    def _pairs(
-        self, rows: Rows, stream_row: Array, slot: Array, master_row: Array
-    ) -> Iterator[pa.RecordBatch]:
+    def _pairs(self, rows: Rows, stream_row: Array, places: Places) -> Iterator[pa.RecordBatch]:
         if not self._codec.ordered:
-            same = self._same_keys(rows, stream_row, slot, master_row)
-            stream_row, slot, master_row = stream_row[same], slot[same], master_row[same]
+            same = self._same_keys(rows, stream_row, places)
+            stream_row, places = stream_row[same], Places(places.slots[same], places.rows[same])
         if self._spec.gives_master_columns:
             rows.matched[stream_row] = True
-            yield from self._output.matched(rows.batch, stream_row, slot, master_row)
+            yield from self._output.matched(rows.batch, stream_row, places)
         else:
             yield from self._found(rows, stream_row)
 
-    def _same_keys(self, rows: Rows, stream_row: Array, slot: Array, master_row: Array) -> Array:
+    def _same_keys(self, rows: Rows, stream_row: Array, places: Places) -> Array:
         assert isinstance(self._spec.predicate, Equality)
         chosen = pa.array(stream_row)
         stream = [key.take(chosen) for key in self._spec.predicate.keys(rows.batch)]
-        return self._codec.same(stream, [self._columns.take(key, slot, master_row) for key in self._keys])
+        return self._codec.same(stream, [self._columns.take(key, places) for key in self._keys])
 
     def _found(self, rows: Rows, stream_row: Array) -> Iterator[pa.RecordBatch]:
         """Semi and anti join: a row counts once, however many master rows it matches."""

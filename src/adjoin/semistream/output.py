@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.parts.columns import Column, PageColumns
+from adjoin.parts.columns import Column, PageColumns, Places
 from adjoin.parts.rows import row_bytes
 
 
@@ -39,20 +39,20 @@ class Output:
             nulls = [pa.nulls(end - begin, field.type) for field in list(self.schema)[batch.num_columns :]]
             yield pa.RecordBatch.from_arrays([*some.columns, *nulls], schema=self.schema)
 
-    def matched(
-        self, batch: pa.RecordBatch, rows: Array, slots: Array, master_rows: Array
-    ) -> Iterator[pa.RecordBatch]:
-        """Stream rows, each beside the master row at (slot, master row)."""
+    def matched(self, batch: pa.RecordBatch, rows: Array, places: Places) -> Iterator[pa.RecordBatch]:
+        """Stream rows, each beside the master row at its place."""
         sizes = self._stream_bytes(batch, rows)
         for column in self._layout:
-            sizes = sizes + self._columns.value_bytes(column, slots, master_rows)
+            sizes = sizes + self._columns.value_bytes(column, places)
+        fields = list(self.schema)[batch.num_columns :]
         for begin, end in self._cuts(sizes, len(rows)):
             some = batch.take(pa.array(rows[begin:end]))
-            places = slots[begin:end], master_rows[begin:end]
-            values = [self._columns.take(column, *places) for column in self._layout]
-            fields = list(self.schema)[batch.num_columns :]
-            wrapped = [_wrap(value, field.type) for value, field in zip(values, fields, strict=True)]
-            yield pa.RecordBatch.from_arrays([*some.columns, *wrapped], schema=self.schema)
+            part = places if end - begin == len(places) else places.slice(begin, end)
+            values = [
+                _wrap(self._columns.take(column, part), field.type)
+                for column, field in zip(self._layout, fields, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays([*some.columns, *values], schema=self.schema)
 
     def _stream_bytes(self, batch: pa.RecordBatch, rows: Array) -> Array | int:
         fixed = _fixed_row_bytes(batch.schema)

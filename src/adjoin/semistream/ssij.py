@@ -10,6 +10,7 @@ import pyarrow as pa
 from adjoin.errors import BudgetError, OptionError, SchemaError
 from adjoin.kernels.grouping import collect_needs, make_pairs
 from adjoin.kernels.search import expand, locate_pages
+from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
@@ -388,9 +389,9 @@ class SSIJ(SemiStreamJoin):
             possible = filter_.contains(low)
             valid = possible if valid is None else valid & possible
         if valid is None:
-            return np.argsort(low).astype(np.int32)
+            return argsort_keys(low)
         candidates = np.flatnonzero(valid).astype(np.int32)
-        return candidates[np.argsort(low[candidates])]
+        return candidates[argsort_keys(low[candidates])]
 
     def _look_up(self, rows: Rows, row: Array, page: Array, open_: Array) -> Iterator[pa.RecordBatch]:
         """Join needs whose page is cached now; the others wait. Notes in `open_` which rows wait."""
