@@ -40,7 +40,7 @@ class Subject:
         kind: The class.
         able: What it can do beyond equality: "range" (within, between), "filter" (asks the master's
             membership filter before it reads), "store" (reads a master on disk), "thresholds" (takes
-            input_rows and stream_rows).
+            input_rows, stream_rows and max_scan).
     """
 
     name: str

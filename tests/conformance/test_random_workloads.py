@@ -94,14 +94,20 @@ def questions(draw: st.DrawFn, key: str, ranges: bool) -> tuple[pa.Table, Predic
     places = draw(st.lists(st.integers(-1, len(pool[0]) - 1), max_size=100))
     index = pa.array([None if place < 0 else place for place in places], pa.int64())
     names = [f"k{i}" for i in range(len(pool))]
-    stream = numbered(pa.table([column.take(index) for column in pool], names=names))
+    note = texts(len(index), np.random.default_rng(0), draw(st.sampled_from([2, 100, 3000])))
+    stream = numbered(pa.table([*(column.take(index) for column in pool), note], names=[*names, "note"]))
     kinds = ["equal", "within", "between"] if ranges and key in MEASURABLE_KEYS else ["equal"]
     match draw(st.sampled_from(kinds)):
         case "within":
             return stream, Predicate("k0", within=reach_of(pool[0].type))
         case "between":
             moved = np.roll(np.arange(len(index)), draw(st.integers(0, 5)))
-            bounds = {"rid": stream["rid"], "lo": stream["k0"], "hi": stream["k0"].take(pa.array(moved))}
+            bounds = {
+                "rid": stream["rid"],
+                "note": note,
+                "lo": stream["k0"],
+                "hi": stream["k0"].take(pa.array(moved)),
+            }
             return pa.table(bounds), Predicate("k0", between=("lo", "hi"))
     return stream, Predicate(names if len(names) > 1 else names[0])
 
@@ -118,6 +124,12 @@ def scripts(draw: st.DrawFn, stream: pa.Table, newer: list[Snapshot]) -> list[It
     return items
 
 
+rows = st.sampled_from([None, 1, 10, 10_000])
+thresholds = st.fixed_dictionaries(
+    {"input_rows": rows, "stream_rows": rows, "max_scan": st.sampled_from([1, 3, 200])}
+)
+
+
 @pytest.mark.parametrize("subject", OPERATORS, ids=lambda subject: subject.name)
 @given(data=st.data())
 @settings(max_examples=100)
@@ -128,5 +140,6 @@ def test_random_workload(subject: Subject, data: st.DataObject) -> None:
     script = data.draw(scripts(stream, versions[1:]))
     how = data.draw(st.sampled_from(HOWS))
     extra_bytes = data.draw(st.sampled_from([0, 1, 700, 5_000, 40_000, 10_000_000]))
+    options = data.draw(thresholds) if "thresholds" in subject.able else {}
     workload = Workload("random", versions[0], stream, predicate)
-    assert_versions_explain(subject, workload, script, how, subject.least(*versions) + extra_bytes)
+    assert_versions_explain(subject, workload, script, how, subject.least(*versions) + extra_bytes, **options)

@@ -218,7 +218,7 @@ def of_payload_types() -> Workload:
     for name, kind in PAYLOAD_TYPES.items():
         table = table.append_column(name, random_column(kind, len(table), rng))
         stream = stream.append_column(name, random_column(kind, len(stream), rng))
-    return Workload("payload types", snapshot(table, "k"), numbered(stream), Predicate("k"))
+    return Workload("payload types", snapshot(table, "k", page_bytes=16384), numbered(stream), Predicate("k"))
 
 
 @cache

@@ -79,13 +79,15 @@ def check_hash_collisions(subject: Subject, how: str, hash_bits: int, key: str) 
 @check(how=HOWS, batch_rows=(13, 120))
 def check_payload_types(subject: Subject, how: str, batch_rows: int) -> None:
     workload = workloads.of_payload_types()
-    assert_exact(subject, workload, workload.batches(batch_rows), how=how)
+    memory = subject.all_in_memory(workload.snapshot)
+    assert_exact(subject, workload, workload.batches(batch_rows), how=how, memory=memory)
 
 
-@check()
-def check_payload_types_least(subject: Subject) -> None:
+@check(how=HOWS, batch_rows=(13, 120))
+def check_payload_types_least(subject: Subject, how: str, batch_rows: int) -> None:
     workload = workloads.of_payload_types()
-    assert_exact(subject, workload, how="left", memory=subject.least(workload.snapshot))
+    memory = subject.least(workload.snapshot)
+    assert_exact(subject, workload, workload.batches(batch_rows), how=how, memory=memory)
 
 
 @check(how=("left", "anti"))

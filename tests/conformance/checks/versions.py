@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,11 +46,18 @@ class History:
 
 
 def assert_versions_explain(
-    subject: Subject, workload: Workload, script: list[Item], how: str, memory: int | None = None
+    subject: Subject,
+    workload: Workload,
+    script: list[Item],
+    how: str,
+    memory: int | None = None,
+    **options: Any,
 ) -> None:
     """Each stream row's whole result is the oracle's on one version that was current for it."""
     room = subject.least(workload.snapshot, *(i.snapshot for i in script if isinstance(i, Refresh))) + 50_000
-    operator = subject.make(workload.snapshot, memory or room, how=how, **workload.predicate.options)
+    operator = subject.make(
+        workload.snapshot, memory or room, how=how, **workload.predicate.options, **options
+    )
     try:
         schema = operator.schema_of(workload.stream.schema)
         steps = play(subject, operator, script)
