@@ -21,7 +21,7 @@ from adjoin.master.datafile import DataFile, PageWriter, read_pages
 from adjoin.master.filter import KeyFilter, KeySpool
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import TXNS_KEPT, Manifest
-from adjoin.master.page import BLOCK_BYTES, PageCutter, seal
+from adjoin.master.page import BLOCK_BYTES, Cuts, PageCutter, seal
 from adjoin.master.versions import Home
 
 
@@ -180,12 +180,12 @@ class Rewriter:
             return
         rows = self._held.rows
         place = np.full(rows.num_rows, self._held.page)
-        bounds = self._cutter.cut_groups(rows, place)
+        cuts = self._cutter.cut_groups(rows, place)
         keys = rows.column(self._manifest.key_column).to_numpy()
         final = int(np.searchsorted(keys, last_key, "right"))
-        bounds = bounds[:-1][bounds[:-1] <= final]
-        self._write_pages(rows, place, bounds)
-        self._held = _Held(self._held.page, rows.slice(int(bounds[-1])))
+        ready = cuts.first(int(np.searchsorted(cuts.bounds[1:-1], final, "right")))
+        self._write_pages(rows, place, ready)
+        self._held = _Held(self._held.page, rows.slice(ready.rows))
 
     def _flush_held(self) -> None:
         if self._held is not None:
@@ -196,14 +196,11 @@ class Rewriter:
         if rows.num_rows:
             self._write_pages(rows, page_of, self._cutter.cut_groups(rows, page_of))
 
-    def _write_pages(
-        self, rows: pa.RecordBatch, page_of: NDArray[np.int64], bounds: NDArray[np.int64]
-    ) -> None:
-        if len(bounds) < 2:
-            return
-        keys = rows.column(self._manifest.key_column).to_numpy()
-        self._new.append(self._writer.write(keys, bounds, seal(rows, bounds)))
-        self._new_places.append(page_of[bounds[:-1]])
+    def _write_pages(self, rows: pa.RecordBatch, page_of: NDArray[np.int64], cuts: Cuts) -> None:
+        if len(cuts):
+            keys = rows.column(self._manifest.key_column).to_numpy()
+            self._new.append(self._writer.write(keys, cuts.bounds, seal(rows, cuts)))
+            self._new_places.append(page_of[cuts.bounds[:-1]])
 
     def _merge_index(self, data_files: list[DataFile]) -> tuple[PageIndex, list[DataFile]]:
         """Old entries that stay and new ones in the order of keys; files without pages are dropped."""

@@ -213,12 +213,12 @@ class _Builder:
 
     def _write_pages(self, rows: pa.RecordBatch, *, more: bool) -> pa.RecordBatch:
         """Write all whole pages; return the rows that are left."""
-        bounds = self._cutter.cut(rows, more=more)
-        if len(bounds) > 1:
+        cuts = self._cutter.cut(rows, more=more)
+        if len(cuts):
             keys = rows.column(self._key_column).to_numpy()
-            self._index.append(self._writer.write(keys, bounds, seal(rows, bounds)))
+            self._index.append(self._writer.write(keys, cuts.bounds, seal(rows, cuts)))
             if self._spool:
-                self._spool.add(keys[: bounds[-1]])
-            self._written_rows += int(bounds[-1])
+                self._spool.add(keys[: cuts.rows])
+            self._written_rows += cuts.rows
             self._progress.update("writing", self._written_rows, self._sorter.rows)
-        return rows.slice(int(bounds[-1]))
+        return rows.slice(cuts.rows)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
-from adjoin.parts.rows import message_overhead, row_bytes
+from adjoin.parts.rows import compact, message_overhead, row_bytes
 
 BLOCK_BYTES = 4096
 
@@ -25,6 +25,25 @@ class SealedPages:
     blocks: NDArray[np.int32]
     metadata_bytes: NDArray[np.int32]
     checksums: NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Page i has rows ``bounds[i]:bounds[i + 1]`` and takes at most ``bytes[i]``."""
+
+    bounds: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+    def first(self, pages: int) -> "Cuts":
+        return Cuts(self.bounds[: pages + 1], self.bytes[:pages])
+
+    @property
+    def rows(self) -> int:
+        """How many rows are in the pages."""
+        return int(self.bounds[-1])
 
 
 class PageCutter:
@@ -46,41 +65,53 @@ class PageCutter:
                 f"bytes of metadata; give page_bytes={least} and fill=0.8"
             )
 
-    def cut(self, batch: pa.RecordBatch, *, more: bool) -> NDArray[np.int64]:
-        """First rows of the pages, filled to the fill level, and where the last one ends.
+    def cut(self, batch: pa.RecordBatch, *, more: bool) -> Cuts:
+        """Pages filled to the fill level; if `more` rows will follow, the last page is left out."""
+        sizes = row_bytes(batch)
+        starts = np.full(batch.num_rows + 1, batch.num_rows)
+        pages = cut_rows(sizes, self.fill_bytes, starts)
+        return self._cuts(sizes, starts, pages - 1 if more else pages)
 
-        If `more` rows will follow, those that may share a page with them are left out.
-        """
-        starts = np.empty(batch.num_rows + 1, np.int64)
-        pages = cut_rows(row_bytes(batch), self.fill_bytes, starts)
-        starts[pages] = batch.num_rows
-        return starts[: max(pages, 1)] if more else starts[: pages + 1]
-
-    def cut_groups(self, batch: pa.RecordBatch, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    def cut_groups(self, batch: pa.RecordBatch, groups: NDArray[np.int64]) -> Cuts:
         """As `cut`, for rows of pages written again: see `kernels.cutting.cut_groups`."""
-        starts = np.empty(batch.num_rows + 1, np.int64)
-        pages = cut_groups(row_bytes(batch), groups, self.keep_bytes, self.fill_bytes, starts)
-        starts[pages] = batch.num_rows
-        return starts[: pages + 1]
+        sizes = row_bytes(batch)
+        starts = np.full(batch.num_rows + 1, batch.num_rows)
+        pages = cut_groups(sizes, groups, self.keep_bytes, self.fill_bytes, starts)
+        return self._cuts(sizes, starts, pages)
+
+    def _cuts(self, sizes: NDArray[np.int64], starts: NDArray[np.int64], pages: int) -> Cuts:
+        if pages < 1:
+            return Cuts(np.zeros(1, np.int64), np.zeros(0, np.int64))
+        ends = np.concatenate([[0], np.cumsum(sizes)])[starts[: pages + 1]]
+        return Cuts(starts[: pages + 1], np.diff(ends) + self._overhead_bytes)
 
 
-def seal(batch: pa.RecordBatch, bounds: NDArray[np.int64]) -> SealedPages:
+def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
     """Serialize rows ``bounds[i]:bounds[i + 1]`` as page i."""
-    rows = np.diff(bounds).tolist()
-    slices = zip(bounds[:-1].tolist(), rows, strict=True)
-    messages = [batch.slice(start, count).serialize() for start, count in slices]
+    messages = [
+        _message(batch.slice(start, stop - start), limit)
+        for start, stop, limit in zip(
+            cuts.bounds[:-1].tolist(), cuts.bounds[1:].tolist(), _whole_blocks(cuts.bytes).tolist(), strict=True
+        )
+    ]
     used = np.array([message.size for message in messages], np.int64)
-    blocks = -(-used // BLOCK_BYTES)
-    stops = np.cumsum(blocks) * BLOCK_BYTES
-    starts = stops - blocks * BLOCK_BYTES
-    data = np.empty(int(stops[-1]) if len(stops) else 0, np.uint8)
+    lengths = _whole_blocks(used)
+    stops = np.cumsum(lengths)
+    starts = stops - lengths
+    data = np.zeros(int(stops[-1]) if len(stops) else 0, np.uint8)
     target = data.data.cast("b")  # the format of Arrow buffers
-    for message, start, end, stop in zip(
-        messages, starts.tolist(), (starts + used).tolist(), stops.tolist(), strict=True
-    ):
+    for message, start, end in zip(messages, starts.tolist(), (starts + used).tolist(), strict=True):
         target[start:end] = message
-        data[end:stop] = 0
     metadata_bytes = np.empty(len(messages), np.int32)
     checksums = np.empty(len(messages), np.uint64)
     seal_messages(data, starts, stops, metadata_bytes, checksums)
-    return SealedPages(data, blocks.astype(np.int32), metadata_bytes, checksums)
+    return SealedPages(data, (lengths // BLOCK_BYTES).astype(np.int32), metadata_bytes, checksums)
+
+
+def _message(rows: pa.RecordBatch, limit_bytes: int) -> pa.Buffer:
+    message = rows.serialize()
+    return message if message.size <= limit_bytes else compact(rows).serialize()
+
+
+def _whole_blocks(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return -(-lengths // BLOCK_BYTES) * BLOCK_BYTES

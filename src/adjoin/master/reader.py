@@ -19,6 +19,8 @@ from adjoin.parts.readplan import ReadPlan
 _FILE_GAP_BLOCKS = 1 << 33
 """More than any scan is long, so that no plan reaches from one file into the next."""
 
+_MOST_OPEN_FILES = 256
+
 
 @dataclass
 class ReadCounts:
@@ -47,6 +49,7 @@ class PageReader:
         self._columns = columns
         self._device = device
         self._descriptors: dict[int, int] = {}
+        self._in_flight: frozenset[int] = frozenset()
         self.counts = ReadCounts()
         self.cost: Cost = device.cost([file.path for file in self._files])
 
@@ -102,27 +105,36 @@ class PageReader:
         return finish
 
     def close(self) -> None:
-        for descriptor in self._descriptors.values():
-            os.close(descriptor)
-        self._descriptors.clear()
+        self._close_all_but(frozenset())
 
     def _descriptors_of(self, pages: Array) -> Array:
+        """The open file of each page; keeps at most so many files open that reads under way still need."""
         files = self._index.file[pages]
+        needed = frozenset(np.unique(files).tolist())
+        if len(self._descriptors) > _MOST_OPEN_FILES:
+            self._close_all_but(needed | self._in_flight)
         table = np.full(len(self._files), -1, np.int32)
-        for file in np.unique(files).tolist():
+        for file in needed:
             if file not in self._descriptors:
                 self._descriptors[file] = self._device.open(self._files[file].path)
             table[file] = self._descriptors[file]
+        self._in_flight = needed
         return table[files]
+
+    def _close_all_but(self, files: frozenset[int]) -> None:
+        for file in self._descriptors.keys() - files:
+            os.close(self._descriptors.pop(file))
 
     def _place(self, page: int) -> str:
         file = self._files[self._index.file[page]]
         return f"{file.path}, page {page} at byte {int(self._index.block[page]) * BLOCK_BYTES}"
 
     def _raise_read_failure(self, page: int) -> None:
-        raise StorageError(f"cannot read {self._place(page)}: the file is shorter than its index says, or the device failed")
+        raise StorageError(
+            f"cannot read {self._place(page)}: the file is shorter than its index says, or the device failed"
+        )
 
     def _raise_damage(self, page: int) -> None:
         raise CorruptionError(
-            f"{self._place(page)} is damaged: its checksum does not match; restore the file or build the master again"
+            f"{self._place(page)} is damaged (its checksum differs); restore the file or build the master anew"
         )

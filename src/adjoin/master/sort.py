@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from adjoin.master import files
 from adjoin.master.source import split
+from adjoin.parts.rows import compact
 
 _LARGEST_RUN_BYTES = 1 << 30  # string columns of one run stay far below the 2 GiB of their offsets
 _SMALLEST_BLOCK_BYTES = 16 << 10
@@ -92,7 +93,7 @@ class ExternalSorter:
         try:
             for batch in batches:
                 for part in split(batch, 2 * self._block_bytes):
-                    file.write(part.serialize())
+                    file.write((part if part is batch else compact(part)).serialize())
                     run.offsets.append(file.bytes)
         except BaseException:
             files.discard(run.path)
@@ -128,13 +129,9 @@ class ExternalSorter:
         """The rows sorted, a block at a time."""
         keys = _keys(rows, self._key_at)
         step = max(1, self._block_bytes * rows.num_rows // max(1, rows.nbytes))
-        in_order = bool((keys[:-1] <= keys[1:]).all())
-        order = None if in_order else np.argsort(keys, kind="stable")
+        order = np.argsort(keys, kind="stable")
         for start in range(0, rows.num_rows, step):
-            if order is None:
-                yield rows.slice(start, step)
-            else:
-                yield rows.take(pa.array(order[start : start + step]))
+            yield rows.take(pa.array(order[start : start + step]))
 
 
 class _Cursor:

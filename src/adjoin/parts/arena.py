@@ -32,7 +32,9 @@ class Arena:
         self.oversize_slot = slots
         slots_bytes = slots * slot_bytes
         self.scratch_at = slots_bytes + oversize_bytes
-        self._mapping = mmap.mmap(-1, self.scratch_at + scratch_bytes)
+        # Private, because only private memory is given back when the system is told so.
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._mapping = mmap.mmap(-1, self.scratch_at + scratch_bytes, flags=private)
         self.bytes: Array = np.frombuffer(self._mapping, np.uint8)
         self.words: Array = self.bytes.view(np.int64)
         self.slot_base: Array = np.arange(slots + 1, dtype=np.int64) * slot_bytes

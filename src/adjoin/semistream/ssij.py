@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -177,7 +178,8 @@ class SSIJ(SemiStreamJoin):
         self._spec = make_spec(master, on, how, columns, within, between, suffix)
         self._budget = MemoryBudget(parse_bytes(memory))
         self._clock = clock or SystemClock()
-        self._device = device or Disk()
+        self._own_disk = Disk() if device is None else None
+        self._device: Device = device or cast(Disk, self._own_disk)
         self._counts = _Counts()
         names = self._spec.columns if self._spec.gives_master_columns else ()
         verified = () if master.codec.ordered else master.key
@@ -238,7 +240,8 @@ class SSIJ(SemiStreamJoin):
         """Give files, threads and memory back."""
         self._ended = True
         self._pages.close()
-        self._device.close()
+        if self._own_disk:
+            self._own_disk.close()
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
@@ -275,6 +278,8 @@ class SSIJ(SemiStreamJoin):
         self._clock.sleep(max(0.0, wake - self._clock.now()))
 
     def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+        if not master.schema.equals(self._pages.master.schema) or master.key != self._pages.master.key:
+            raise SchemaError("the other version has other columns or another key; make a new operator for it")
         yield from self._join_phase()
         self._pages.replace(master)
         self._waiting = StreamBuffer(len(self._pages.index))

@@ -1,0 +1,126 @@
+"""Input buffer, stream buffer, cost model, arrivals."""
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adjoin.parts.arrivals import arrivals
+from adjoin.parts.costmodel import JoinTimeEstimate
+from adjoin.parts.streambuffer import Arrivals, InputBuffer, Rows, StreamBuffer, compact
+
+
+def arrived(values, due=None, at=0.0):
+    return Arrivals(pa.record_batch({"v": pa.array(values, pa.int64())}), at, None if due is None else np.array(due, float))
+
+
+@given(parts=st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6), rows=st.integers(1, 8))
+def test_rows_leave_the_input_buffer_by_the_nearest_deadline(parts, rows):
+    buffer = InputBuffer()
+    number = 0
+    for due in parts:
+        buffer.add(arrived(list(range(number, number + len(due))), due))
+        number += len(due)
+    all_due = [due for part in parts for due in part]
+    assert buffer.earliest_due == min(all_due, default=np.inf)
+    served = []
+    while buffer.rows:
+        served += buffer.take(rows).batch.column(0).to_pylist()
+    assert served == sorted(range(number), key=lambda row: all_due[row]) or rows >= number
+    assert sorted(served) == list(range(number))
+    assert buffer.bytes == 0
+
+
+def test_without_deadlines_rows_leave_in_the_order_of_arrival():
+    buffer = InputBuffer()
+    buffer.add(arrived([1, 2, 3]))
+    buffer.add(arrived([4, 5], at=2.0))
+    assert buffer.take(2).batch.column(0).to_pylist() == [1, 2]
+    rest = buffer.take(10)
+    assert rest.batch.column(0).to_pylist() == [3, 4, 5]
+    assert rest.arrived == 0.0
+
+
+def test_a_small_slice_does_not_hold_the_memory_of_the_large_batch():
+    large = pa.record_batch({"v": np.arange(100_000), "t": ["some text"] * 100_000})
+    small = compact(large.slice(50_000, 3))
+    assert small.equals(large.slice(50_000, 3))
+    assert small.get_total_buffer_size() < 1000
+
+
+@given(
+    parts=st.lists(st.lists(st.sets(st.integers(0, 8), min_size=1, max_size=3), min_size=1, max_size=4), min_size=1, max_size=4)
+)
+def test_stream_buffer_joins_its_parts_and_inverts_them(parts):
+    buffer = StreamBuffer(9)
+    wanted = {}
+    number = 0
+    for part in parts:
+        pairs = [page << 32 | row for row, pages in enumerate(part) for page in sorted(pages)]
+        for row, pages in enumerate(part):
+            for page in pages:
+                wanted.setdefault(page, []).append(number + row)
+        low = np.arange(len(part)) + number
+        batch = pa.record_batch({"v": low, "t": [f"row {value}" for value in low]})
+        buffer.add(Rows(batch, 0.0, None, low, low, np.zeros(len(part), bool)), np.array(pairs, np.int64))
+        number += len(part)
+    assert buffer.wanted_pages == len(wanted)
+    assert buffer.stream_bytes > 0
+    rows, inverted = buffer.join_parts()
+    inverted.check_invariants()
+    assert rows.low.tolist() == list(range(number))
+    assert rows.high is rows.low
+    assert rows.batch.column(1).to_pylist() == [f"row {value}" for value in range(number)]
+    assert inverted.pages.tolist() == sorted(wanted)
+    for group, page in enumerate(inverted.pages.tolist()):
+        pairs = inverted.pairs[inverted.begin[group] : inverted.begin[group + 1]]
+        assert (pairs & 0xFFFFFFFF).tolist() == sorted(wanted[page])
+    assert (buffer.rows, buffer.pairs, buffer.wanted_pages, buffer.stream_bytes) == (0, 0, 0, 0)
+
+
+def test_estimate_starts_with_random_reads_and_learns_the_worst_for_similar_sizes():
+    estimate = JoinTimeEstimate(0.01)
+    assert estimate.seconds(1000) == pytest.approx(10.0)
+    estimate.observe(1000, 2.0)
+    estimate.observe(900, 0.9)
+    assert estimate.seconds(1000) == pytest.approx(2.0)
+    assert estimate.seconds(10) == pytest.approx(0.1)
+
+
+def test_arrivals_says_when_nothing_came_and_passes_errors_on():
+    gate = threading.Event()
+
+    def source():
+        yield 1
+        gate.wait(10)
+        yield 2
+        raise OSError("gone")
+
+    seen = []
+    with pytest.raises(OSError, match="gone"):
+        for item in arrivals(source(), lambda: 0.01):
+            seen.append(item)
+            if item is None:
+                gate.set()
+    assert [item for item in seen if item is not None] == [1, 2]
+    assert None in seen
+
+
+def test_arrivals_stops_reading_when_nobody_listens():
+    read = []
+
+    def source():
+        for number in range(1000):
+            read.append(number)
+            yield number
+
+    for item in arrivals(source(), lambda: None):
+        if item == 3:
+            break
+    threads = [thread for thread in threading.enumerate() if thread.name == "adjoin-arrivals"]
+    for thread in threads:
+        thread.join(5)
+    assert len(read) < 10
