@@ -257,6 +257,8 @@ def _decoded(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         # Batches of one stream may bring different dictionaries; only the values count.
         return column.dictionary_decode()
+    if isinstance(column, pa.ExtensionArray):
+        return column.storage
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string())
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column

@@ -40,6 +40,7 @@ class DuplicatesARow(Reference):
     "oracle",
     "shape",
     "key_alone",
+    "extension_types",
     "payload_types",
     "payload_types_least",
     "filter",

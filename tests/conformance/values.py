@@ -49,6 +49,7 @@ KEY_TYPES: dict[str, tuple[pa.DataType, ...]] = {
     **{str(t): (t,) for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
     **{str(t): (t,) for t in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
     "bool": (pa.bool_(),),
+    "float16": (pa.float16(),),
     "float32": (pa.float32(),),
     "float64": (pa.float64(),),
     "date32": (pa.date32(),),

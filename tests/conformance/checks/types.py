@@ -22,6 +22,11 @@ WIDENED = {
     "large_string in string": (pa.large_string(), pa.string()),
     "dictionary in string": (pa.dictionary(pa.int32(), pa.string()), pa.string()),
     "dictionary in int64": (pa.dictionary(pa.int32(), pa.int64()), pa.int64()),
+    "int16 in float32": (pa.int16(), pa.float32()),
+    "int32 in decimal(14,2)": (pa.int32(), pa.decimal128(14, 2)),
+    "binary in large_binary": (pa.binary(), pa.large_binary()),
+    "timestamp(s) in timestamp(us)": (pa.timestamp("s"), pa.timestamp("us")),
+    "time32(s) in time64(us)": (pa.time32("s"), pa.time64("us")),
     "decimal(7,2) in decimal(12,4)": (pa.decimal128(7, 2), pa.decimal128(12, 4)),
     "decimal(7,2) in decimal(30,4)": (pa.decimal128(7, 2), pa.decimal128(30, 4)),
 }
@@ -98,6 +103,17 @@ def check_dictionaries(subject: Subject, how: str) -> None:
     stream = numbered(pa.table({"k": pa.array(np.arange(0, 480, 2)), "colour": words, "tone": words}))
     workload = Workload("dictionaries", held, stream, Predicate("k"))
     assert_exact(subject, workload, workload.batches(17), how=how)
+
+
+@check(how=("left", "semi"))
+def check_extension_types(subject: Subject, how: str) -> None:
+    """A type of one's own, on both sides."""
+    ids = pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array([bytes([i]) * 16 for i in range(120)], pa.binary(16))
+    )
+    held = snapshot(pa.table({"k": pa.array(np.arange(120)), "id": ids}), "k")
+    stream = numbered(pa.table({"k": pa.array(np.arange(0, 240, 2)), "id": ids}))
+    assert_exact(subject, Workload("uuid", held, stream, Predicate("k")), how=how)
 
 
 @check(how=("left", "anti"))
