@@ -28,7 +28,7 @@ class SemiStreamJoin(ABC):
         return self._alone(self._push(batch))
 
     def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
-        """Nothing arrives for so long: answer what waits, then let the time pass."""
+        """Nothing arrives for so long: answer what waits (with a deadline: when it is due), let the time pass."""
         return self._alone(self._idle(seconds))
 
     def refresh(self, master: Master) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,420 @@
+"""What is peculiar to SSIJ: every correction of the paper, the split of memory, deadlines, updates."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from adjoin import SSIJ, BudgetError, CorruptionError, Master, OptionError, Pause, SchemaError
+from adjoin.master.device import Cost, SimulatedDisk
+from adjoin.parts.clock import SimulatedClock
+from tests.oracle import Predicate, assert_same_rows, expected
+
+DISK = Cost(positioning_seconds=8e-3, block_seconds=1e-3)
+
+
+def products(rows: int, copies: int = 1, width: int = 40) -> pa.Table:
+    """Even keys, so that odd ones lie between; `copies` rows of each."""
+    keys = np.repeat(np.arange(rows) * 2, copies)
+    return pa.table({"id": keys, "name": [f"{key:0{width}d}" for key in keys]})
+
+
+def build(table: pa.Table, path: Path, **options: Any) -> Master:
+    return Master.build(table, key="id", path=path / "master", page_bytes=4096, **options)
+
+
+def sales(keys: Any) -> pa.RecordBatch:
+    return pa.record_batch({"id": pa.array(keys, pa.int64()), "sale": np.arange(len(keys))})
+
+
+def results(join: SSIJ, batches: list[Any]) -> pa.Table:
+    schema = join.schema_of(sales([]).schema)
+    return pa.Table.from_batches(list(join.run(batches)), schema=schema)
+
+
+def slow_disk() -> dict[str, Any]:
+    clock = SimulatedClock()
+    return {"clock": clock, "device": SimulatedDisk(clock, DISK)}
+
+
+class JoinsWhatIsCachedLater(SSIJ):
+    """The letter of Algorithm 1: whether a page is cached is asked again after pages were evicted."""
+
+    def _look_up(self, rows: Any, row: Any, page: Any, open_: Any) -> Iterator[pa.RecordBatch]:
+        slot = self._pages.cache.slot_of_page[page]
+        cached = slot >= 0
+        assert self._matcher is not None
+        yield from self._matcher.join(rows, row[cached], slot[cached])
+        self._pages.cache.drop_least_useful(1)
+        missing = np.flatnonzero(self._pages.cache.slot_of_page[page] < 0)
+        if len(missing):
+            yield from self._wait(rows, row, page, missing, open_)
+
+
+@pytest.mark.parametrize(("kind", "exact"), [(SSIJ, True), (JoinsWhatIsCachedLater, False)])
+def test_a_page_evicted_within_the_online_phase_is_not_joined_twice(kind, exact, tmp_path):
+    """S-E1: the letter of the paper gives duplicates, the snapshot does not."""
+    table = products(400, copies=3)
+    join = kind(build(table, tmp_path), on="id", memory="1MB", stream_rows=1)
+    random = np.random.default_rng(1)
+    batches = [sales(random.integers(0, 800, 200)) for _ in range(6)]
+    stream = pa.Table.from_batches(batches)
+    wanted = expected(stream, table, Predicate("id"), "inner")
+    actual = results(join, batches)
+    assert (actual.num_rows == wanted.num_rows) == exact
+    if exact:
+        assert_same_rows(actual, wanted)
+
+
+def test_without_room_and_without_pages_to_evict_a_join_phase_is_forced(tmp_path):
+    """S-E2: rows that nobody asked to wait for so long fill the memory; nothing is lost."""
+    table = products(3000)
+    master = build(table, tmp_path)
+    join = SSIJ(master, on="id", memory=SSIJ.least_memory(master), stream_rows=10**9)
+    keys = np.random.default_rng(2).integers(0, 6000, 20_000)
+    batches = [sales(keys[start : start + 500]) for start in range(0, len(keys), 500)]
+    seen = []
+    for batch in batches:
+        seen += join.push(batch)
+        assert join.metrics()["peak_bytes"] <= join.metrics()["memory_bytes"]
+        join.check_invariants()
+    assert join.metrics()["join_phases"] > 0
+    seen += join.finish()
+    assert_same_rows(
+        pa.Table.from_batches(seen), expected(pa.Table.from_batches(batches), table, Predicate("id"), "inner")
+    )
+
+
+def test_an_update_replaces_cached_pages_and_the_index(tmp_path):
+    """S-E3: after `refresh` rows see the new version, pages that did not change stay cached."""
+    master = build(products(2000), tmp_path)
+    join = SSIJ(master, on="id", memory="8MB")
+    batch = sales(np.arange(0, 4000, 2))
+    list(join.push(batch))
+    list(join.idle(0))
+    cached = join.metrics()["pages_cached"]
+    assert cached == master.pages
+    change = pa.table({"id": [100, 4002], "name": ["changed", "new"], "_op": ["upsert", "upsert"]})
+    newer = master.apply(change)
+    list(join.refresh(newer))
+    assert cached - 4 <= join.metrics()["pages_cached"] < cached
+    before = join.metrics()["pages_read"]
+    seen = pa.Table.from_batches([*join.push(sales([100, 102, 4002])), *join.finish()])
+    assert sorted(seen["name"].to_pylist()) == sorted(["changed", "new", f"{102:040d}"])
+    assert 1 <= join.metrics()["pages_read"] - before <= 2
+    assert join.metrics()["master_version"] == newer.version
+
+
+def test_rows_begun_on_the_old_version_are_finished_on_it(tmp_path):
+    """S9: rows in the stream buffer are answered before the update, rows in the input buffer after it."""
+    master = build(products(2000), tmp_path)
+    join = SSIJ(master, on="id", memory="8MB", input_rows=3, stream_rows=10**9)
+    assert list(join.push(sales([10, 12, 14]))) == []  # looked up: wait for pages
+    assert list(join.push(sales([16]))) == []  # not looked at yet
+    everything = pa.table({"id": [10, 12, 14, 16], "name": ["new"] * 4, "_op": ["upsert"] * 4})
+    first = pa.Table.from_batches(list(join.refresh(master.apply(everything))))
+    assert "new" not in first["name"].to_pylist()
+    assert sorted(first["id"].to_pylist()) == [10, 12, 14]
+    rest = pa.Table.from_batches(list(join.finish()))
+    assert rest.to_pydict() == {"id": [16], "sale": [0], "name": ["new"]}
+
+
+def test_a_key_between_two_pages_costs_no_read_and_one_inside_a_page_costs_one(tmp_path):
+    """S-E6: the index proves absence only in the gaps between pages."""
+    table = products(1000)
+    master = build(table, tmp_path)
+    gap = int(master.index.last[3]) + 1
+    inside = int(master.index.first[5]) + 1
+    for key, reads in ((gap, 0), (inside, 1), (-5, 0), (10**9, 0)):
+        join = SSIJ(master, on="id", how="left", memory="1MB")
+        row = pa.Table.from_batches(list(join.run([sales([key])]))).to_pylist()
+        assert row == [{"id": key, "sale": 0, "name": None}]
+        assert join.metrics()["pages_read"] == reads
+        assert join.metrics()["rows_unmatched"] == 1
+
+
+def test_with_the_filter_a_key_inside_a_page_that_does_not_exist_costs_no_read(tmp_path):
+    table = products(1000)
+    join = SSIJ(build(table, tmp_path, filter_bits=12), on="id", how="left", memory="1MB")
+    list(join.run([sales(np.arange(1, 2000, 2))]))
+    assert join.metrics()["rows_unmatched"] == 1000
+    assert join.metrics()["pages_read"] <= 10
+
+
+def test_when_a_waiting_row_is_due_rows_not_looked_at_yet_are_served_with_it(tmp_path):
+    """S-E7: the online phase runs first, then the join phase for both."""
+    join = SSIJ(build(products(2000), tmp_path), on="id", memory="8MB", deadline=1.0, input_rows=2, **slow_disk())
+    clock = join._clock
+    assert list(join.push(sales([10, 500]))) == []
+    clock.sleep(0.6)
+    assert list(join.push(sales([1000]))) == []
+    clock.sleep(0.37)
+    served = pa.Table.from_batches(list(join.push(sales([1500]))))
+    assert sorted(served["id"].to_pylist()) == [10, 500, 1000, 1500]
+    assert join.metrics()["deadlines_missed"] == 0
+
+
+def test_the_worst_case_is_never_slower_than_one_random_read_per_row_nor_than_a_full_scan(tmp_path):
+    """S7: no row cached, every row on a page of its own."""
+    table = products(4000, width=120)
+    master = build(table, tmp_path)
+    for wanted in (10, master.pages // 3, master.pages):
+        options = slow_disk()
+        pages = np.linspace(0, master.pages - 1, wanted).astype(int)
+        join = SSIJ(master, on="id", memory="64MB", max_scan=50, **options)
+        list(join.run([sales(master.index.first[pages])]))
+        seconds = options["clock"].now()
+        page_seconds = DISK.block_seconds
+        random_reads = wanted * (DISK.positioning_seconds + page_seconds)
+        scans = -(-master.pages // 50)
+        full_scan = scans * DISK.positioning_seconds + master.pages * page_seconds
+        assert seconds <= min(random_reads, full_scan) * 1.001
+        assert join.metrics()["pages_read"] == wanted
+
+
+def test_no_scan_is_longer_than_max_scan(tmp_path):
+    table = products(4000, width=120)
+    master = build(table, tmp_path)
+    for max_scan in (1, 7, 50):
+        join = SSIJ(master, on="id", memory="64MB", max_scan=max_scan, **slow_disk())
+        list(join.run([sales(master.index.first)]))
+        assert join.metrics()["seeks"] == -(-master.pages // max_scan)
+
+
+def test_hot_pages_stay_and_answer_without_a_read(tmp_path):
+    table = products(20_000, width=100)
+    master = build(table, tmp_path)
+    join = SSIJ(master, on="id", memory="1500KB", stream_rows=400)
+    random = np.random.default_rng(3)
+    hot = random.choice(20_000, 20, replace=False) * 2
+    hits = []
+    for _ in range(40):
+        keys = np.concatenate([random.choice(hot, 150), random.integers(0, 40_000, 50)])
+        before = join.metrics()["cache_hits"]
+        list(join.push(sales(keys)))
+        list(join.idle(0))
+        hits.append(join.metrics()["cache_hits"] - before)
+    assert np.mean(hits[-10:]) >= 150
+
+
+def test_rows_take_memory_from_pages_and_pages_take_it_back(tmp_path):
+    """One budget: while rows pile up the cache shrinks; after they are answered it grows again."""
+    table = products(20_000, width=100)
+    master = build(table, tmp_path)
+    join = SSIJ(master, on="id", memory="2MB", stream_rows=6000, input_rows=500)
+    random = np.random.default_rng(4)
+    for _ in range(8):
+        list(join.push(sales(random.integers(0, 40_000, 500))))
+        list(join.idle(0))
+    full = join.metrics()["bytes_pages"]
+    while join.metrics()["rows_waiting"] < 4000:
+        list(join.push(sales(random.integers(0, 40_000, 500))))
+    assert join.metrics()["bytes_pages"] < full
+    assert join.metrics()["bytes_stream"] > 0
+    list(join.idle(0))
+    for _ in range(3):
+        list(join.push(sales(random.integers(0, 40_000, 500))))
+        list(join.idle(0))
+    assert join.metrics()["bytes_pages"] > 0.95 * full
+
+
+def test_arrivals_in_the_middle_of_a_join_phase_find_room_and_lose_nothing(tmp_path):
+    """S5: rows offered while pages are read go to the input buffer, at the expense of cached pages."""
+    table = products(20_000, width=100)
+    master = build(table, tmp_path)
+    join = SSIJ(master, on="id", memory="2MB", stream_rows=3000, input_rows=1000)
+    random = np.random.default_rng(5)
+    batches, seen = [], []
+    for _ in range(6):
+        batches.append(sales(random.integers(0, 40_000, 1000)))
+        for output in join.push(batches[-1]):
+            seen.append(output)
+            late = sales(random.integers(0, 40_000, 20))
+            assert join.offer(late)
+            batches.append(late)
+            join.check_invariants()
+    seen += join.finish()
+    stream = pa.Table.from_batches(batches)
+    assert join.metrics()["rows_in"] == stream.num_rows
+    assert_same_rows(pa.Table.from_batches(seen), expected(stream, table, Predicate("id"), "inner"))
+
+
+def test_a_row_that_matches_more_pages_than_fit_is_swept_in_portions(tmp_path):
+    table = products(12_000, width=100)
+    master = build(table, tmp_path)
+    stream = pa.record_batch({"lo": [0, 100, 23_000, 5], "hi": [24_000, 90, 23_999, 5], "sale": [1, 2, 3, 4]})
+    for how in ("inner", "left", "semi", "anti"):
+        memory = SSIJ.least_memory(master)
+        join = SSIJ(master, on="id", how=how, memory=memory, between=("lo", "hi"))
+        assert join._limit_needs < master.pages
+        batches = list(join.run([stream]))
+        actual = pa.Table.from_batches(batches, schema=join.schema_of(stream.schema))
+        predicate = Predicate("id", between=("lo", "hi"))
+        assert_same_rows(actual, expected(pa.table(stream), table, predicate, how))
+        assert join.metrics()["peak_bytes"] <= memory
+
+
+# Deadlines.
+
+
+def arrivals_at(rate: float, batch_rows: int, batches: int, keys: int, seed: int) -> list[Any]:
+    random = np.random.default_rng(seed)
+    items: list[Any] = []
+    for _ in range(batches):
+        items += [sales(random.integers(0, keys, batch_rows) * 2), batch_rows / rate]
+    return items
+
+
+@pytest.mark.parametrize("deadline", [2.0, 5.0])
+def test_no_deadline_is_missed_below_the_rate_that_the_cost_model_names(deadline, tmp_path):
+    """Only the deadline starts the phases, and rows wait for it as long as they can."""
+    table = products(20_000, width=100)
+    master = build(table, tmp_path)
+    join = SSIJ(master, on="id", memory="16MB", deadline=deadline, **slow_disk())
+    seconds_per_page = DISK.positioning_seconds + DISK.block_seconds
+    rate = 0.3 / seconds_per_page
+    seen = 0
+    for item in arrivals_at(rate, 5, 200, 20_000, seed=6):
+        outputs = join.idle(item) if isinstance(item, float) else join.push(item)
+        seen += sum(batch.num_rows for batch in outputs)
+    seen += sum(batch.num_rows for batch in join.finish())
+    metrics = join.metrics()
+    assert seen == 1000
+    assert metrics["deadlines_missed"] == 0
+    assert metrics["seconds_waiting_max"] <= deadline
+    assert metrics["join_phases"] < 100, "rows must be batched, as far as the deadline allows"
+
+
+def test_above_that_rate_misses_are_counted(tmp_path):
+    master = build(products(20_000, width=100), tmp_path)
+    options = slow_disk()
+    join = SSIJ(master, on="id", memory="16MB", deadline=0.05, **options)
+    list(join.run([sales(np.arange(0, 40_000, 20))]))
+    assert join.metrics()["deadlines_missed"] > 0
+
+
+def test_rows_with_the_nearest_deadline_are_served_first(tmp_path):
+    master = build(products(2000), tmp_path)
+    join = SSIJ(master, on="id", memory="1MB", deadline="by", **slow_disk())
+    rows = join._pages.split.step_rows
+    due = np.random.default_rng(7).permutation(3 * rows) + 1e6
+    batch = pa.record_batch({"id": np.zeros(3 * rows, np.int64), "by": due})
+    for piece in (batch.slice(0, rows), batch.slice(rows, rows), batch.slice(2 * rows)):
+            join._check_batch(piece)
+        assert join.offer(piece)
+    taken = join._input.take(rows)
+    assert taken.due.tolist() == sorted(due)[:rows]
+
+
+def test_deadlines_hold_while_the_source_blocks(tmp_path):
+    """The source says nothing for a while; rows are answered within their deadline all the same."""
+    import time
+
+    master = build(products(2000), tmp_path)
+    join = SSIJ(master, on="id", memory="8MB", deadline=0.4)
+    answered = []
+
+    def source() -> Iterator[pa.RecordBatch]:
+        yield sales([10, 500])
+        time.sleep(1.5)
+        answered.append(len(served))
+        yield sales([12])
+
+    served: list[pa.RecordBatch] = []
+    for batch in join.run(source()):
+        served.append(batch)
+    assert answered == [1]
+    assert sum(batch.num_rows for batch in served) == 3
+
+
+def test_a_pause_answers_what_waits_and_lets_the_time_pass(tmp_path):
+    options = slow_disk()
+    join = SSIJ(build(products(2000), tmp_path), on="id", memory="8MB", **options)
+    seen = []
+    for batch in join.run([sales([10]), Pause(7.0), sales([12])]):
+        seen.append((batch.column("id").to_pylist(), options["clock"].now()))
+    assert seen[0][0] == [10]
+    assert seen[0][1] < 1.0
+    assert seen[1][1] >= 7.0
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"on": "nothing"}, SchemaError, "must name the key"),
+        ({"how": "outer"}, OptionError, "inner, left, semi, anti"),
+        ({"columns": ["price"]}, SchemaError, "no column 'price'"),
+        ({"within": -1}, OptionError, "negative"),
+        ({"within": "far"}, OptionError, "not a number"),
+        ({"within": 1, "between": ("a", "b")}, OptionError, "not both"),
+        ({"decay": 2}, OptionError, "decay=2"),
+        ({"max_scan": 0}, OptionError, "max_scan=0"),
+        ({"input_rows": 0}, OptionError, "input_rows=0"),
+        ({"deadline": -1}, OptionError, "deadline=-1"),
+        ({"memory": "tiny"}, OptionError, "memory='tiny'"),
+        ({"memory": 1000}, BudgetError, "least that works is"),
+    ],
+)
+def test_bad_arguments_are_refused_with_their_value(options, error, words, tmp_path):
+    master = build(products(10), tmp_path)
+    with pytest.raises(error, match=words):
+        SSIJ(master, **{"on": "id", **options})
+
+
+def test_the_least_memory_named_works_and_a_byte_less_does_not(tmp_path):
+    master = build(products(3000), tmp_path)
+    with pytest.raises(BudgetError) as refusal:
+        SSIJ(master, on="id", memory=1)
+    least = int(str(refusal.value).split("least that works is ")[1].split()[0])
+    with pytest.raises(BudgetError):
+        SSIJ(master, on="id", memory=least - 1)
+    assert results(SSIJ(master, on="id", memory=least), [sales([0, 2, 4])]).num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        (pa.record_batch({"other": [1]}), "no column 'id'"),
+        (pa.record_batch({"id": ["one"]}), "cast the stream's column"),
+        (pa.record_batch({"id": [1], "name_master": [1], "name": [1]}), "suffix"),
+    ],
+)
+def test_bad_batches_are_refused_before_anything_is_lost(batch, words, tmp_path):
+    join = SSIJ(build(products(10), tmp_path), on="id", memory="1MB")
+    with pytest.raises(SchemaError, match=words):
+        join.push(batch)
+    assert results(join, [sales([4])]).num_rows == 1
+
+
+def test_a_damaged_page_is_named_and_never_read_as_rows(tmp_path):
+    master = build(products(2000), tmp_path)
+    page = 7
+    file = master.files[master.index.file[page]]
+    at = int(master.index.block[page]) * 4096 + 1000
+    with open(file.path, "r+b") as data:
+        data.seek(at)
+        byte = data.read(1)[0]
+        data.seek(at)
+        data.write(bytes([byte ^ 1]))
+    join = SSIJ(master, on="id", memory="1MB")
+    with pytest.raises(CorruptionError, match=f"{file.name}.*page {page}"):
+        list(join.run([sales([int(master.index.first[page])])]))
+
+
+def test_results_must_be_consumed_before_the_next_call_and_none_after_the_end(tmp_path):
+    from adjoin import AdjoinError
+
+    join = SSIJ(build(products(10), tmp_path), on="id", memory="1MB")
+    unread = join.push(sales([2]))
+    with pytest.raises(AdjoinError, match="not consumed"):
+        join.push(sales([4]))
+    list(unread)
+    assert sum(batch.num_rows for batch in join.finish()) == 1
+    with pytest.raises(AdjoinError, match="ended"):
+        join.push(sales([4]))
