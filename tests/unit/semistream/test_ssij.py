@@ -303,7 +303,7 @@ def test_rows_with_the_nearest_deadline_are_served_first(tmp_path):
     due = np.random.default_rng(7).permutation(3 * rows) + 1e6
     batch = pa.record_batch({"id": np.zeros(3 * rows, np.int64), "by": due})
     for piece in (batch.slice(0, rows), batch.slice(rows, rows), batch.slice(2 * rows)):
-            join._check_batch(piece)
+        join._check_batch(piece)
         assert join.offer(piece)
     taken = join._input.take(rows)
     assert taken.due.tolist() == sorted(due)[:rows]
