@@ -1,7 +1,11 @@
 """`python -m benchmarks.engine`: build what is missing, measure, write the table."""
 
 import argparse
+import contextlib
+import fcntl
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.engine import report, results
@@ -49,9 +53,30 @@ def _show(result: Result) -> None:
     )
 
 
+@contextlib.contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    """Two runs at once would share disk, cores and page cache, and neither would measure anything."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(
+                f"another run uses {data}; wait for its end or give --data another folder"
+            ) from None
+        yield
+
+
 def main() -> None:
     """Run the chosen cases and write the results."""
+    # an orderly exit removes the control group and ends the process in it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     arguments = _arguments()
+    with _alone(arguments.data.resolve()):
+        _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> None:
     plan = Plan(
         data=arguments.data.resolve(),
         seed=arguments.seed,

@@ -30,6 +30,9 @@ def write(csv_path: Path, markdown_path: Path) -> None:
     parts = [_INTRODUCTION, _origin(rows), "## Verdicts\n", _verdicts(rows)]
     parts += [_goal_section(goal, [row for row in rows if row["goal"] == goal]) for goal in GOALS]
     parts += ["## Settings\n", _settings(rows)]
+    notes = markdown_path.with_name("engine_notes.md")
+    if notes.exists():
+        parts.append(f"What the profiles show: [{notes.stem}]({notes.name}).\n")
     markdown_path.write_text("\n".join(part for part in parts if part))
 
 

@@ -102,7 +102,9 @@ def _in_process(task: Task, group: Group) -> Result:
     if child.returncode == 0:
         return {**json.loads(child.stdout.splitlines()[-1]), "failure": ""}
     sys.stderr.write(child.stderr)
-    last_line = (child.stderr.strip() or f"ended by signal {-child.returncode}").splitlines()[-1]
+    last_line = (child.stderr.strip() or "no message").splitlines()[-1]
+    if child.returncode < 0:
+        last_line = f"ended by signal {-child.returncode}" + (" under the cap" if group.enforced else "")
     if "RowsDifferError" in last_line:
         raise SystemExit(f"{task.contender} {task.variant}: {last_line}")
     return {"rows_per_second": 0.0, "failure": last_line[:200]}
