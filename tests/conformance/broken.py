@@ -260,7 +260,7 @@ class TakesMoreThanGiven(Reference):
         return super().metrics() | {"memory_bytes": self.memory_bytes * 2}
 
 
-@caught_by("wide_stream_rows")
+@caught_by("wide_stream_rows", "row_widths")
 class RefusesWideRows(Reference):
     def push(self, batch: pa.RecordBatch) -> Batches:
         if batch.nbytes > ROOM_BYTES:

@@ -106,6 +106,18 @@ def check_wide_stream_rows(subject: Subject, row_bytes: int, how: str) -> None:
     assert_exact(subject, workload, workload.batches(6), how=how, memory=named)
 
 
+@check(row_bytes=(1, 50, 2_000), budget=("+0", "+25 %", "+300 %"), batch_rows=(100, 1_000))
+def check_row_widths(subject: Subject, row_bytes: int, budget: str, batch_rows: int) -> None:
+    """Rows of ordinary width, many times what the budget holds."""
+    base = workloads.large()
+    stream = base.stream.append_column(
+        "note", workloads.texts(len(base.stream), np.random.default_rng(0), row_bytes + 1)
+    )
+    workload = Workload(f"rows of {row_bytes} bytes", base.snapshot, stream, base.predicate)
+    memory = rung(subject, workload.snapshot, budget)
+    assert_exact(subject, workload, workload.batches(batch_rows), how="left", memory=memory)
+
+
 @check()
 def check_too_little_is_not_lost(subject: Subject) -> None:
     """An operator whose construction failed holds nothing that would disturb the next one."""
