@@ -45,8 +45,9 @@ class _Held:
 def apply(home: Home, base: Base, changes: Any, txn: str | None, memory_bytes: int) -> bool:
     """Commit the version after `base`; False if there is nothing to commit. The caller locks writers."""
     with ExitStack() as stack:
-        change_set = ChangeSet(changes, base.manifest, home, memory_bytes)
+        change_set = ChangeSet(base.manifest, home, memory_bytes)
         stack.callback(change_set.close)
+        change_set.read(changes)
         rewriter = Rewriter(home, base, memory_bytes)
         stack.callback(rewriter.close)
         for part in change_set.resolved():

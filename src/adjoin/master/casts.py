@@ -89,11 +89,11 @@ def _stored_nested(name: str, type_: pa.DataType) -> pa.DataType:
         return pa.struct(plain)
     if is_.is_fixed_size_list(type_):
         return pa.list_(plain[0], type_.list_size)
-    if is_.is_large_list(type_) or is_.is_large_list_view(type_):
+    if is_.is_large_list(type_):
         return pa.large_list(plain[0])
-    if is_.is_list(type_) or is_.is_list_view(type_):
+    if is_.is_list(type_):
         return pa.list_(plain[0])
-    raise SchemaError(f"column {name!r} has type {type_}, which cannot be stored")
+    raise SchemaError(f"column {name!r} has type {type_}, which cannot be stored; cast it to a list")
 
 
 def stored_field(column: str, field: pa.Field, nested: bool = True) -> pa.Field:

@@ -44,7 +44,7 @@ class Resolved:
 class ChangeSet:
     """Sorts the changes by key in bounded memory, and hands them out resolved."""
 
-    def __init__(self, changes: Any, manifest: Manifest, home: Home, memory_bytes: int) -> None:
+    def __init__(self, manifest: Manifest, home: Home, memory_bytes: int) -> None:
         self._manifest = manifest
         self._codec = manifest.codec
         self._stored = pa.schema([field.with_nullable(True) for field in manifest.stored_schema])
@@ -53,9 +53,11 @@ class ChangeSet:
         self._sorter = ExternalSorter(
             lambda: home.temporary(".run"), schema, manifest.key_column, memory_bytes // 2
         )
+
+    def read(self, changes: Any) -> None:
         for batch in _batches(changes):
             for part in split(batch, self._chunk_bytes):
-                self._sorter.add(self._checked(part, schema))
+                self._sorter.add(self._checked(part, self._sorter.schema))
 
     @property
     def rows(self) -> int:

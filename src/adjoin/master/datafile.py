@@ -97,15 +97,18 @@ def footer_of(
 class DataFileWriter:
     """One data file in the making."""
 
-    def __init__(self, directory: str, schema: pa.Schema) -> None:
-        self.name = f"{uuid.uuid4().hex}.arrow"
-        self.path = os.path.join(directory, self.name)
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self.path = path
         self._schema = schema
         self._header = header_of(schema)
         self._blocks: list[NDArray[np.int64]] = []
         self._metadata: list[NDArray[np.int32]] = []
         self._file = files.NewFile(self.path)
-        self._file.write(self._header)
+        try:
+            self._file.write(self._header)
+        except BaseException:
+            self._file.close()
+            raise
 
     @property
     def bytes(self) -> int:
@@ -127,7 +130,7 @@ class DataFileWriter:
         self._file.write(footer)
         self._file.finish()
         checksum = checksum_of(self._header + footer)
-        return DataFile(self.name, self.path, self.bytes, len(self._header), len(footer), checksum)
+        return DataFile(os.path.basename(self.path), self.path, self.bytes, len(self._header), len(footer), checksum)
 
     def close(self) -> None:
         self._file.close()
@@ -147,8 +150,8 @@ class PageWriter:
     def write(self, keys: NDArray[np.int64], bounds: NDArray[np.int64], pages: SealedPages) -> PageIndex:
         """Write sealed pages of rows with these keys; return their index (files numbered from 0)."""
         if self._current is None:
-            self._current = DataFileWriter(self.directory, self.schema)
-            self.paths.append(self._current.path)
+            self.paths.append(os.path.join(self.directory, f"{uuid.uuid4().hex}.arrow"))
+            self._current = DataFileWriter(self.paths[-1], self.schema)
         block = self._current.append(pages)
         index = PageIndex(
             first=keys[bounds[:-1]],

@@ -7,14 +7,7 @@ import pyarrow as pa
 
 from adjoin.kernels.grouping import count_groups, group_pairs
 from adjoin.kernels.types import Array
-
-
-def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, without a hold on memory beyond its own rows."""
-    if batch.get_total_buffer_size() <= batch.nbytes + 64 * batch.num_columns:
-        return batch
-    columns = [pa.concat_arrays([column, column.slice(0, 0)]) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+from adjoin.parts.copying import compact, join_arrays, join_batches, take_rows
 
 
 @dataclass
@@ -54,7 +47,7 @@ class Rows:
     def select(self, rows: Array) -> "Rows":
         low = self.low[rows]
         return Rows(
-            self.batch.take(pa.array(rows)),
+            take_rows(self.batch, rows),
             self.arrived,
             None if self.due is None else self.due[rows],
             low,
@@ -111,7 +104,7 @@ class InputBuffer:
 
 
 def _one(parts: list[Arrivals]) -> Arrivals:
-    batch = pa.concat_batches([part.batch for part in parts])
+    batch = join_batches([part.batch for part in parts])
     dues = [part.due for part in parts if part.due is not None]
     return Arrivals(batch, min(part.arrived for part in parts), np.concatenate(dues) if dues else None)
 
@@ -123,7 +116,7 @@ def _earliest(part: Arrivals, rows: int) -> tuple[Arrivals, Arrivals]:
         return Arrivals(now, part.arrived, None), Arrivals(later, part.arrived, None)
     order = np.argsort(part.due, kind="stable")
     now, later = (
-        Arrivals(part.batch.take(pa.array(chosen)), part.arrived, part.due[chosen])
+        Arrivals(take_rows(part.batch, chosen), part.arrived, part.due[chosen])
         for chosen in (order[:rows], order[rows:])
     )
     return now, later
@@ -188,7 +181,7 @@ class StreamBuffer:
         del parts
         joined = []
         for i in range(len(schema)):
-            joined.append(pa.concat_arrays([column[i] for column in columns]))
+            joined.append(join_arrays([column[i] for column in columns]))
             for column in columns:
                 column[i] = None
         batch = pa.RecordBatch.from_arrays(joined, schema=schema)

@@ -20,6 +20,7 @@ class SemiStreamJoin(ABC):
     def __init__(self) -> None:
         self._busy = False
         self._ended = False
+        self._rows_out = 0
         self._stream_schema: pa.Schema | None = None
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -88,7 +89,9 @@ class SemiStreamJoin(ABC):
 
     def _consume(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield from work
+            for batch in work:
+                self._rows_out += batch.num_rows
+                yield batch
         except BaseException:
             self._ended = True
             raise

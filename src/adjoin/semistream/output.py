@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
+from adjoin.parts.copying import take_rows
 from adjoin.parts.columns import Column, PageColumns, Places
 from adjoin.parts.rows import row_bytes
 
@@ -35,7 +36,7 @@ class Output:
     def alone(self, batch: pa.RecordBatch, rows: Array) -> Iterator[pa.RecordBatch]:
         """These stream rows; master columns, if any, are null."""
         for begin, end in self._cuts(self._stream_bytes(batch, rows), len(rows)):
-            some = batch.take(pa.array(rows[begin:end]))
+            some = take_rows(batch, rows[begin:end])
             nulls = [pa.nulls(end - begin, field.type) for field in list(self.schema)[batch.num_columns :]]
             yield pa.RecordBatch.from_arrays([*some.columns, *nulls], schema=self.schema)
 
@@ -46,7 +47,7 @@ class Output:
             sizes = sizes + self._columns.value_bytes(column, places)
         fields = list(self.schema)[batch.num_columns :]
         for begin, end in self._cuts(sizes, len(rows)):
-            some = batch.take(pa.array(rows[begin:end]))
+            some = take_rows(batch, rows[begin:end])
             part = places if end - begin == len(places) else places.slice(begin, end)
             values = [
                 _wrap(self._columns.take(column, part), field.type)

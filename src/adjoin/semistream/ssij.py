@@ -19,8 +19,9 @@ from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.arrivals import arrivals
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, Pause, SystemClock
+from adjoin.parts.copying import compact
 from adjoin.parts.costmodel import JoinTimeEstimate
-from adjoin.parts.streambuffer import Arrivals, InputBuffer, InvertedIndex, Rows, StreamBuffer, compact
+from adjoin.parts.streambuffer import Arrivals, InputBuffer, InvertedIndex, Rows, StreamBuffer
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.matching import Matcher
 from adjoin.semistream.output import Output
@@ -42,7 +43,6 @@ _MOST_STREAM_BYTES = 1 << 30
 @dataclass
 class _Counts:
     rows_in: int = 0
-    rows_out: int = 0
     cache_hits: int = 0
     rows_unmatched: int = 0
     seconds_waiting_max: float = 0.0
@@ -212,6 +212,7 @@ class SSIJ(SemiStreamJoin):
         reads = self._pages.counts
         return {
             **vars(self._counts),
+            "rows_out": self._rows_out,
             "memory_bytes": self._budget.total_bytes,
             "peak_bytes": self._budget.peak_bytes,
             **vars(reads),

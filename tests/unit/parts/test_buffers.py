@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adjoin.parts.arrivals import arrivals
+from adjoin.parts.copying import compact
 from adjoin.parts.costmodel import JoinTimeEstimate
-from adjoin.parts.streambuffer import Arrivals, InputBuffer, Rows, StreamBuffer, compact
+from adjoin.parts.streambuffer import Arrivals, InputBuffer, Rows, StreamBuffer
 
 
 def arrived(values, due=None, at=0.0):

@@ -1,0 +1,44 @@
+"""Copies of stream rows, in memory that goes back to the system when it is freed.
+
+Arrow's default allocator keeps what is freed for later; a budget that is real cannot afford that.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adjoin.kernels.types import Array
+
+_POOL = pa.system_memory_pool()
+
+
+def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
+    """These rows of the batch."""
+    chosen = pa.array(rows)
+    columns = [pc.take(column, chosen, boundscheck=False, memory_pool=_POOL) for column in batch.columns]
+    return _batch(columns, batch.schema, len(rows))
+
+
+def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
+    """One array of all these, one behind the other."""
+    return pa.concat_arrays(arrays, memory_pool=_POOL)
+
+
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of all these, one behind the other."""
+    return pa.concat_batches(batches, memory_pool=_POOL)
+
+
+def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, without a hold on memory beyond its own rows."""
+    if batch.get_total_buffer_size() <= batch.nbytes + 64 * batch.num_columns:
+        return batch
+    columns = [join_arrays([column, column.slice(0, 0)]) for column in batch.columns]
+    return _batch(columns, batch.schema, batch.num_rows)
+
+
+def _batch(columns: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

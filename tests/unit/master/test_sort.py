@@ -1,0 +1,75 @@
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adjoin.errors import StorageError
+from adjoin.master import files
+from adjoin.master.sort import ExternalSorter
+from adjoin.master.source import split
+
+_SCHEMA = pa.schema([("key", pa.int64()), ("place", pa.int64()), ("text", pa.large_string())])
+
+
+def _sorter(path, memory: int) -> ExternalSorter:
+    numbers = itertools.count()
+    return ExternalSorter(lambda: str(path / f"{next(numbers)}.run"), _SCHEMA, "key", memory)
+
+
+@settings(max_examples=25)
+@given(
+    sizes=st.lists(st.integers(1, 900), min_size=1, max_size=30),
+    space=st.sampled_from([2, 50, 1 << 40]),
+    memory=st.sampled_from([1 << 12, 1 << 15, 1 << 18]),
+    seed=st.integers(0, 1 << 20),
+)
+def test_equals_a_plain_stable_sort(tmp_path_factory, sizes, space, memory, seed) -> None:
+    path = tmp_path_factory.mktemp("sort")
+    draw = np.random.default_rng(seed)
+    keys = draw.integers(-space, space, sum(sizes))
+    table = pa.table(
+        {"key": keys, "place": np.arange(len(keys)), "text": ["t" * int(n) for n in draw.integers(0, 90, len(keys))]},
+        schema=_SCHEMA,
+    )
+    sorter = _sorter(path, memory)
+    start = 0
+    for size in sizes:
+        sorter.add(pa.concat_batches(table.slice(start, size).to_batches()))
+        start += size
+    got = pa.Table.from_batches(sorter.sorted(), _SCHEMA)
+    assert got.equals(table.take(pa.array(np.argsort(keys, kind="stable"))))
+    assert sorter.rows == table.num_rows
+    sorter.close()
+    assert list(path.iterdir()) == []
+
+
+def test_nothing_in_nothing_out(tmp_path) -> None:
+    assert list(_sorter(tmp_path, 1 << 20).sorted()) == []
+
+
+def test_a_failing_merge_leaves_no_runs(tmp_path, monkeypatch) -> None:
+    sorter = _sorter(tmp_path, 1 << 12)
+    for _ in range(40):
+        keys = pa.array(range(200), pa.int64())
+        sorter.add(pa.record_batch([keys, keys, pa.array(["t"] * 200, pa.large_string())], schema=_SCHEMA))
+
+    def refuse(*_: object) -> None:
+        raise StorageError("full")
+
+    monkeypatch.setattr(files.NewFile, "write", refuse)
+    with pytest.raises(StorageError):
+        list(sorter.sorted())
+    monkeypatch.undo()
+    sorter.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_split_gives_all_rows_in_slices_of_bounded_size() -> None:
+    batch = pa.record_batch({"t": ["x" * (number % 97) for number in range(1000)]})
+    parts = list(split(batch, 2000))
+    assert pa.concat_batches(parts).equals(batch)
+    assert all(part.nbytes <= 2000 or part.num_rows == 1 for part in parts)
+    assert list(split(batch.slice(0, 0), 2000)) == []

@@ -1,0 +1,138 @@
+import multiprocessing
+import os
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
+from adjoin.master.master import Master
+from adjoin.master.vacuum import Vacuumed
+from adjoin.master.versions import Home
+from tests.unit.master.tables import build_master, changes, files_below, rows_of
+
+
+def _versions(path, count: int) -> Master:
+    table = pa.table({"key": pa.array(range(500), pa.int64()), "value": ["x" * 30] * 500})
+    master = build_master(table, "key", path, page_bytes=4096, filter_bits=8)
+    for version in range(2, count + 1):
+        newer = master.apply(changes([("upsert", version, f"v{version}")], pa.int64()))
+        master.close()
+        master = newer
+    return master
+
+
+def _named(path) -> set[str]:
+    home = Home(path)
+    return set().union(*(home.read_manifest(version).file_names() for version in home.versions()))
+
+
+def _present(path) -> set[str]:
+    return {os.path.basename(name) for part in ("data", "index", "tmp") for name in files_below(path / part)}
+
+
+def test_the_newest_versions_stay_and_are_whole(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 6)
+    gone = master.vacuum(keep=2)
+    assert gone.versions == (1, 2, 3, 4)
+    assert gone.files > 4
+    assert gone.bytes > 0
+    assert master.versions() == [5, 6]
+    assert _present(tmp_path / "m") == _named(tmp_path / "m")
+    for version in (5, 6):
+        master.at(version).verify()
+    with pytest.raises(VersionNotFoundError, match="from 5 to 6"):
+        master.at(3)
+    assert master.vacuum(keep=2).files == 0
+
+
+def test_by_default_ten_versions_stay(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 12)
+    assert master.vacuum().versions == (1, 2)
+
+
+def test_an_open_version_stays(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 4)
+    old = master.at(2)
+    assert master.vacuum(keep=1).versions == (1, 3)
+    old.verify()
+    assert rows_of(old)["value"].to_pylist()[2] == "v2"
+    old.close()
+    assert master.vacuum(keep=1).versions == (2,)
+    assert master.versions() == [4]
+
+
+def test_a_forgotten_version_is_let_go(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 2)
+    old = master.at(1)
+    del old
+    assert master.vacuum(keep=1).versions == (1,)
+
+
+def _hold(path: str, ready: Any, leave: Any) -> None:
+    with Master.open(path, version=1) as master:
+        ready.set()
+        leave.wait(60)
+        master.verify()
+
+
+def test_a_version_open_in_another_process_stays_until_it_ends(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 3)
+    context = multiprocessing.get_context("spawn")
+    ready, leave = context.Event(), context.Event()
+    child = context.Process(target=_hold, args=(master.path, ready, leave))
+    child.start()
+    assert ready.wait(60)
+    assert master.vacuum(keep=1).versions == (2,)
+    leave.set()
+    child.join()
+    assert child.exitcode == 0
+    assert master.vacuum(keep=1).versions == (1,)
+
+
+def test_a_killed_reader_pins_nothing(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 2)
+    context = multiprocessing.get_context("spawn")
+    ready, leave = context.Event(), context.Event()
+    child = context.Process(target=_hold, args=(master.path, ready, leave))
+    child.start()
+    assert ready.wait(60)
+    child.kill()
+    child.join()
+    assert master.vacuum(keep=1).versions == (1,)
+
+
+def test_orphans_go(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 1)
+    for part in ("data", "index", "tmp"):
+        (tmp_path / "m" / part / "garbage").write_bytes(b"12345")
+    gone = master.vacuum()
+    assert (gone.files, gone.bytes) == (3, 15)
+    assert _present(tmp_path / "m") == _named(tmp_path / "m")
+
+
+def test_while_a_writer_is_at_work_nothing_goes(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 3)
+    (tmp_path / "m" / "data" / "new").write_bytes(b"being written")
+    with Home(master.path).lock_writers():
+        assert master.vacuum(keep=1) == Vacuumed((), 0, 0)
+    assert master.versions() == [1, 2, 3]
+    assert master.vacuum(keep=1).versions == (1, 2)
+    assert not (tmp_path / "m" / "data" / "new").exists()
+
+
+def test_the_newest_version_cannot_be_removed(tmp_path) -> None:
+    master = _versions(tmp_path / "m", 2)
+    with pytest.raises(OptionError, match="keep=0"):
+        master.vacuum(keep=0)
+
+
+def test_a_writer_whose_successors_were_vacuumed_is_told(tmp_path) -> None:
+    """Versions 2 and 3 come and 2 goes while a writer still stands on 1: its version must not become 2."""
+    first = _versions(tmp_path / "m", 1)
+    newest = Master.open(first.path)
+    for version in (2, 3):
+        newest = newest.apply(changes([("upsert", version, "new")], pa.int64()))
+    assert newest.vacuum(keep=1).versions == (2,)
+    with pytest.raises(ConflictError):
+        first.apply(changes([("upsert", 1, "stale")], pa.int64()))

@@ -1,0 +1,78 @@
+"""The budget is real: the process grows by no more than what was given, and a fixed allowance."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from adjoin import Master
+
+ALLOWANCE_BYTES = 24 << 20
+"""Heap that the allocators keep, thread stacks, and the result batch in the consumer's hands."""
+
+CHILD = """
+import json, sys
+import numpy as np, pyarrow as pa
+import adjoin
+
+def rss(field):
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+path, small, memory, batch_rows, keys = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+random = np.random.default_rng(1)
+notes = pa.array(["n" * 20] * batch_rows)
+
+def sales():
+    return pa.record_batch({"id": random.integers(0, keys, batch_rows), "note": notes})
+
+# Compile every kernel and start every pool before the base line is taken.
+with adjoin.SSIJ(adjoin.Master.open(small), on="id", how="left", memory="4MB") as join:
+    for _ in join.run([sales()] * 3):
+        pass
+base = rss("VmRSS")
+with open("/proc/self/clear_refs", "w") as peak:
+    peak.write("5")
+with adjoin.SSIJ(adjoin.Master.open(path), on="id", how="left", memory=memory) as join:
+    rows = 0
+    for _ in range(1_200_000 // batch_rows):
+        for result in join.push(sales()):
+            rows += result.num_rows
+    for result in join.finish():
+        rows += result.num_rows
+    print(json.dumps({"grown": rss("VmHWM") - base, "rows": rows, **join.metrics()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def masters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
+    path = tmp_path_factory.mktemp("resident")
+    rows = 600_000
+    table = pa.table({"id": np.arange(rows) * 2, "text": pa.array(["x" * 90] * rows)})
+    Master.build(table, key="id", path=path / "large").close()
+    Master.build(table.slice(0, 2000), key="id", path=path / "small").close()
+    return path / "large", path / "small", 2 * rows
+
+
+@pytest.mark.parametrize(("memory", "batch_rows"), [("12MB", 10_000), ("12MB", 200), ("48MB", 100_000)])
+def test_resident_growth_follows_the_budget(masters, memory, batch_rows):
+    large, small, keys = masters
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(large), str(small), memory, str(batch_rows), str(keys)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["rows"] == 1_200_000 // batch_rows * batch_rows
+    assert seen["peak_bytes"] <= seen["memory_bytes"]
+    assert seen["grown"] <= seen["memory_bytes"] + ALLOWANCE_BYTES
+    # The batches in the caller's hands aside, most of the budget is put to use.
+    assert seen["grown"] >= seen["memory_bytes"] // 2
