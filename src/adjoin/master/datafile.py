@@ -130,7 +130,9 @@ class DataFileWriter:
         self._file.write(footer)
         self._file.finish()
         checksum = checksum_of(self._header + footer)
-        return DataFile(os.path.basename(self.path), self.path, self.bytes, len(self._header), len(footer), checksum)
+        return DataFile(
+            os.path.basename(self.path), self.path, self.bytes, len(self._header), len(footer), checksum
+        )
 
     def close(self) -> None:
         self._file.close()

@@ -61,8 +61,8 @@ class PageCutter:
         if self.fill_bytes < self._overhead_bytes:
             least = -(-4 * self._overhead_bytes // BLOCK_BYTES) * BLOCK_BYTES
             raise OptionError(
-                f"page_bytes={self._page_bytes}: a page of {self._columns} columns has {self._overhead_bytes} "
-                f"bytes of metadata; give page_bytes={least} and fill=0.8"
+                f"page_bytes={self._page_bytes}: of these a page of {self._columns} columns needs "
+                f"{self._overhead_bytes} for metadata; give page_bytes={least} and fill=0.8"
             )
 
     def cut(self, batch: pa.RecordBatch, *, more: bool) -> Cuts:
@@ -91,7 +91,10 @@ def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
     messages = [
         _message(batch.slice(start, stop - start), limit)
         for start, stop, limit in zip(
-            cuts.bounds[:-1].tolist(), cuts.bounds[1:].tolist(), _whole_blocks(cuts.bytes).tolist(), strict=True
+            cuts.bounds[:-1].tolist(),
+            cuts.bounds[1:].tolist(),
+            _whole_blocks(cuts.bytes).tolist(),
+            strict=True,
         )
     ]
     used = np.array([message.size for message in messages], np.int64)

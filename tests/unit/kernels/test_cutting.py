@@ -32,10 +32,10 @@ def test_groups_stay_whole_until_they_overflow(groups: list[list[int]], keep: in
         cuts = [0] if sum(sizes) <= keep else _greedy(sizes, limit)
         expected += [base + cut for cut in cuts]
         base += len(sizes)
-    sizes = np.array([size for group in groups for size in group], np.int64)
+    row_bytes = np.array([size for group in groups for size in group], np.int64)
     labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    starts = np.empty(len(sizes) + 1, np.int64)
-    pages = cut_groups(sizes, labels, keep, limit, starts)
+    starts = np.empty(len(row_bytes) + 1, np.int64)
+    pages = cut_groups(row_bytes, labels, keep, limit, starts)
     assert starts[:pages].tolist() == expected
 
 

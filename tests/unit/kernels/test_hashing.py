@@ -55,7 +55,8 @@ def xxh64(data: bytes) -> int:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [(b"", 0xEF46DB3751D8E999), (b"a", 0xD24EC4F1A98C6E5B), (b"abc", 0x44BC2CF5AD770999)]
+    ("text", "expected"),
+    [(b"", 0xEF46DB3751D8E999), (b"a", 0xD24EC4F1A98C6E5B), (b"abc", 0x44BC2CF5AD770999)],
 )
 def test_known_answers(text: bytes, expected: int) -> None:
     data = np.frombuffer(bytearray(text), np.uint8)

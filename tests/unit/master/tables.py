@@ -17,7 +17,7 @@ from adjoin.master.master import Master
 from adjoin.master.versions import Home
 from adjoin.parts.progress import Progress
 
-INSTANT = dt.datetime(2024, 2, 29, 12, 30, 15)
+INSTANT = dt.datetime(2024, 2, 29, 12, 30, 15)  # noqa: DTZ001 (timestamps without zone exist)
 
 
 def rows_of(master: Master) -> pa.Table:
@@ -45,7 +45,10 @@ def multiset(table: pa.Table) -> list[str]:
 def products(rows: int, seed: int = 0, *, space: int | None = None, text_bytes: int = 40) -> pa.Table:
     draw = np.random.default_rng(seed)
     keys = draw.permutation(rows) if space is None else draw.integers(0, space, rows)
-    names = [None if key % 11 == 3 else "x" * int(size) for key, size in zip(keys, draw.integers(0, text_bytes, rows))]
+    names = [
+        None if key % 11 == 3 else "x" * int(size)
+        for key, size in zip(keys, draw.integers(0, text_bytes, rows), strict=True)
+    ]
     return pa.table(
         {"id": pa.array(keys, pa.int64()), "name": pa.array(names, pa.string()), "price": draw.random(rows)}
     )
@@ -81,7 +84,9 @@ def _values(count: int) -> dict[str, tuple[pa.DataType, list[Any]]]:
     values: dict[str, tuple[pa.DataType, list[Any]]] = {
         f"int{bits}": (getattr(pa, f"int{bits}")(), numbers) for bits in (8, 16, 32, 64)
     }
-    values |= {f"uint{bits}": (getattr(pa, f"uint{bits}")(), [abs(n) for n in numbers]) for bits in (8, 16, 32, 64)}
+    values |= {
+        f"uint{bits}": (getattr(pa, f"uint{bits}")(), [abs(n) for n in numbers]) for bits in (8, 16, 32, 64)
+    }
     values |= {"half": (pa.float16(), [np.float16(number / 4) for number in numbers])}
     values |= {"float": (pa.float32(), [number / 4 for number in numbers])}
     values |= {"double": (pa.float64(), [number / 3 for number in numbers])}

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 @pytest.mark.parametrize("memory", [1 << 14, 1 << 17, "64MB"], ids=str)
 @pytest.mark.parametrize("space", [None, 40], ids=["unique", "duplicates"])
-def test_rows_come_out_sorted_and_stable_whatever_the_memory(memory, space, tmp_path) -> None:
+def test_rows_come_out_sorted_and_stable_whatever_the_memory(memory: Any, space: Any, tmp_path: Path) -> None:
     table = products(6000, space=space)
     master = Master.build(table, "id", tmp_path / "m", page_bytes=4096, memory=memory)
     master.verify()
@@ -28,14 +29,14 @@ def test_rows_come_out_sorted_and_stable_whatever_the_memory(memory, space, tmp_
     assert os.listdir(tmp_path / "m" / "tmp") == []
 
 
-def test_the_pages_do_not_depend_on_the_memory(tmp_path) -> None:
+def test_the_pages_do_not_depend_on_the_memory(tmp_path: Path) -> None:
     table = products(6000, space=500)
     small = Master.build(table, "id", tmp_path / "a", memory=1 << 14)
     large = Master.build(table, "id", tmp_path / "b")
     assert small.index.rows.tolist() == large.index.rows.tolist()
 
 
-def test_pages_are_filled_to_the_fill_level_and_never_too_long(tmp_path) -> None:
+def test_pages_are_filled_to_the_fill_level_and_never_too_long(tmp_path: Path) -> None:
     table = products(20_000)
     for fill in (0.3, 0.8, 1.0):
         master = Master.build(table, "id", tmp_path / str(fill), page_bytes=8192, fill=fill)
@@ -47,7 +48,7 @@ def test_pages_are_filled_to_the_fill_level_and_never_too_long(tmp_path) -> None
         assert master.bytes == int(master.index.blocks.sum()) * 4096
 
 
-def test_a_row_longer_than_a_page_gets_a_longer_page(tmp_path) -> None:
+def test_a_row_longer_than_a_page_gets_a_longer_page(tmp_path: Path) -> None:
     texts = ["x" * (30_000 if number == 5 else 10) for number in range(20)]
     master = Master.build(pa.table({"id": range(20), "t": texts}), "id", tmp_path / "m", page_bytes=4096)
     master.verify()
@@ -57,7 +58,7 @@ def test_a_row_longer_than_a_page_gets_a_longer_page(tmp_path) -> None:
     assert rows_of(master)["t"].to_pylist() == texts
 
 
-def test_sparse_nested_columns_do_not_bloat_pages(tmp_path) -> None:
+def test_sparse_nested_columns_do_not_bloat_pages(tmp_path: Path) -> None:
     lists = [["y" * 500] if number % 400 == 0 else [] for number in range(4000)]
     table = pa.table({"id": range(4000), "l": pa.array(lists, pa.list_(pa.string()))})
     for memory in (1 << 15, "64MB"):
@@ -67,7 +68,7 @@ def test_sparse_nested_columns_do_not_bloat_pages(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("key", ["id", "name", ["name", "id"], "price"], ids=str)
-def test_an_empty_master(key, tmp_path) -> None:
+def test_an_empty_master(key: Any, tmp_path: Path) -> None:
     master = Master.build(products(0), key, tmp_path / "m", filter_bits=8)
     master.verify()
     assert (master.rows, master.pages, master.bytes, master.files) == (0, 0, 0, ())
@@ -76,7 +77,7 @@ def test_an_empty_master(key, tmp_path) -> None:
     assert not master.filter.contains(np.arange(10)).any()
 
 
-def _sources(table: pa.Table, path: Path):
+def _sources(table: pa.Table, path: Path) -> dict[str, Any]:
     pq.write_table(table, path / "one.parquet", row_group_size=700)
     (path / "many").mkdir()
     for part in range(3):
@@ -92,33 +93,37 @@ def _sources(table: pa.Table, path: Path):
 
 
 @pytest.mark.parametrize("name", ["table", "batch", "reader", "dataset", "file", "directory"])
-def test_sources(name: str, tmp_path) -> None:
+def test_sources(name: str, tmp_path: Path) -> None:
     table = products(3000)
     source = _sources(table, tmp_path)[name]
     master = Master.build(source, "id", tmp_path / "m", memory=1 << 16)
     assert rows_of(master).equals(_sorted(table))
 
 
-def test_a_filtered_dataset_gives_only_its_rows(tmp_path) -> None:
+def test_a_filtered_dataset_gives_only_its_rows(tmp_path: Path) -> None:
     source = _sources(products(3000), tmp_path)["dataset"].filter(ds.field("id") < 100)
     assert Master.build(source, "id", tmp_path / "m").rows == 100
 
 
-def test_partitioned_parquet_has_its_partition_columns(tmp_path) -> None:
+def test_partitioned_parquet_has_its_partition_columns(tmp_path: Path) -> None:
     table = products(300).append_column("shop", pa.array(["north", "south", "west"] * 100))
     pq.write_to_dataset(table, tmp_path / "p", partition_cols=["shop"])
     master = Master.build(tmp_path / "p", "id", tmp_path / "m")
     assert multiset(rows_of(master).select(table.schema.names)) == multiset(table)
 
 
-def test_wrong_sources_are_named(tmp_path) -> None:
+def test_wrong_sources_are_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no parquet")
-    for source, match in [([1], "list"), (tmp_path / "none", "does not exist"), (tmp_path / "text", "not Parquet")]:
+    for source, match in [
+        ([1], "list"),
+        (tmp_path / "none", "does not exist"),
+        (tmp_path / "text", "not Parquet"),
+    ]:
         with pytest.raises(OptionError, match=match):
             Master.build(source, "id", tmp_path / "m")
 
 
-def test_null_keys_are_counted_or_dropped(tmp_path) -> None:
+def test_null_keys_are_counted_or_dropped(tmp_path: Path) -> None:
     table = pa.table({"a": [1, None, 3, None], "b": ["x", "y", None, "z"], "c": range(4)})
     with pytest.raises(NullKeyError, match="3 of 4 rows"):
         Master.build(table, ["a", "b"], tmp_path / "m")
@@ -142,22 +147,22 @@ def test_null_keys_are_counted_or_dropped(tmp_path) -> None:
     ],
     ids=str,
 )
-def test_senseless_options_are_refused(options, match, tmp_path) -> None:
+def test_senseless_options_are_refused(options: dict[str, Any], match: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=match):
         Master.build(products(5), options.pop("key", "id"), tmp_path / "m", **options)
 
 
-def test_a_missing_key_column_is_named(tmp_path) -> None:
+def test_a_missing_key_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="nope"):
         Master.build(products(5), "nope", tmp_path / "m")
 
 
-def test_columns_of_the_same_name_are_refused(tmp_path) -> None:
+def test_columns_of_the_same_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="more than once"):
         Master.build(pa.table([[1], [2]], names=["a", "a"]), "a", tmp_path / "m")
 
 
-def test_there_is_one_master_per_path(tmp_path) -> None:
+def test_there_is_one_master_per_path(tmp_path: Path) -> None:
     Master.build(products(5), "id", tmp_path / "m").close()
     with pytest.raises(MasterExistsError, match="already"):
         Master.build(products(5), "id", tmp_path / "m")
@@ -165,7 +170,7 @@ def test_there_is_one_master_per_path(tmp_path) -> None:
         Master.open(tmp_path / "other")
 
 
-def test_files_roll_over(tmp_path) -> None:
+def test_files_roll_over(tmp_path: Path) -> None:
     table = products(5000)
     master = build_master(table, "id", tmp_path / "m", file_bytes=100_000, memory_bytes=1 << 18)
     assert len(master.files) > 2
@@ -174,14 +179,14 @@ def test_files_roll_over(tmp_path) -> None:
     assert stored_rows(master).equals(_sorted(table))
 
 
-def test_a_data_file_is_also_an_arrow_stream(tmp_path) -> None:
+def test_a_data_file_is_also_an_arrow_stream(tmp_path: Path) -> None:
     table = products(500)
     master = Master.build(table, "id", tmp_path / "m")
     data = Path(master.files[0].path).read_bytes()
     assert pa.ipc.open_stream(data[8:]).read_all().equals(_sorted(table))
 
 
-def test_the_filter_has_every_key_and_few_others(tmp_path) -> None:
+def test_the_filter_has_every_key_and_few_others(tmp_path: Path) -> None:
     table = products(5000, space=3000)
     master = Master.build(table, "id", tmp_path / "m", filter_bits=10, memory=1 << 16)
     key_filter = master.filter
@@ -201,8 +206,9 @@ def rows(count):
     def batches():
         draw = np.random.default_rng(0)
         for _ in range(0, count, 20_000):
-            text = pa.StringArray.from_buffers(20_000, pa.py_buffer(np.arange(0, 2_000_001, 100, dtype=np.int32)),
-                                               pa.py_buffer(draw.integers(97, 123, 2_000_000, dtype=np.uint8)))
+            offsets = np.arange(0, 2_000_001, 100, dtype=np.int32)
+            letters = draw.integers(97, 123, 2_000_000, dtype=np.uint8)
+            text = pa.StringArray.from_buffers(20_000, pa.py_buffer(offsets), pa.py_buffer(letters))
             yield pa.record_batch([pa.array(draw.integers(0, 1 << 40, 20_000)), text], schema=schema)
     return pa.RecordBatchReader.from_batches(schema, batches())
 
@@ -214,10 +220,14 @@ print((peak() - before) // 1024)
 """
 
 
-def test_resident_memory_of_a_build_follows_the_budget(tmp_path) -> None:
+def test_resident_memory_of_a_build_follows_the_budget(tmp_path: Path) -> None:
     """200 MB of rows with 32 MB: the process may grow by the budget and an allowance for the allocator."""
     child = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(tmp_path)], capture_output=True, text=True, check=True, env=_environment()
+        [sys.executable, "-c", _CHILD, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=_environment(),
     )
     assert int(child.stdout) < 32 + 40
 

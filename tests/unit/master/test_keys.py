@@ -12,11 +12,16 @@ from hypothesis import strategies as st
 from adjoin.errors import SchemaError
 from adjoin.master.keys import KeyCodec
 
+
+def _instant(year: int) -> dt.datetime:
+    return dt.datetime(year, 1, 1)  # noqa: DTZ001 (timestamps without zone exist)
+
+
 _FLOATS = st.floats(width=32) | st.sampled_from([0.0, -0.0, math.inf, -math.inf, math.nan])
 _HALVES = st.floats(width=16)
 _DATES = st.dates()
 _TIMES = st.times()
-_INSTANTS = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))
+_INSTANTS = st.datetimes(_instant(1700), _instant(2200))
 _SPANS = st.timedeltas(dt.timedelta(days=-9999), dt.timedelta(days=9999))
 
 
@@ -50,8 +55,12 @@ ORDERED = [
     (pa.duration("us"), _SPANS),
     (pa.decimal128(18, 2), _decimals(18)),
     (pa.decimal256(18, 2), _decimals(18)),
-    *((getattr(pa, name)(digits, 2), _decimals(digits)) for name, digits in (("decimal32", 9), ("decimal64", 18)) if hasattr(pa, name)),
-]  # fmt: skip
+    *(
+        (getattr(pa, name)(digits, 2), _decimals(digits))
+        for name, digits in (("decimal32", 9), ("decimal64", 18))
+        if hasattr(pa, name)
+    ),
+]
 HASHED = [
     (pa.string(), st.text(max_size=4)),
     (pa.large_string(), st.text(max_size=40)),
@@ -140,12 +149,17 @@ def test_equal_keys_have_equal_hashes_and_others_do_not(type_: pa.DataType, valu
 
 def test_composites_hash_all_their_columns() -> None:
     codec = _codec(pa.string(), pa.int32(), pa.float64())
-    columns = [pa.array(["a", "a", "b", "a"]), pa.array([1, 2, 1, 1], pa.int32()), pa.array([0.0, 0.0, 0.0, -0.0])]
+    columns = [
+        pa.array(["a", "a", "b", "a"]),
+        pa.array([1, 2, 1, 1], pa.int32()),
+        pa.array([0.0, 0.0, 0.0, -0.0]),
+    ]
     keys, _ = codec.encode(columns)
     assert codec.kind == "hashed"
     assert len(set(keys.tolist())) == 3
     assert keys[0] == keys[3]
-    assert codec.same([c.take(pa.array([0, 0])) for c in columns], [c.take(pa.array([3, 1])) for c in columns]).tolist() == [True, False]  # fmt: skip
+    left, right = ([column.take(pa.array(rows)) for column in columns] for rows in ([0, 0], [3, 1]))
+    assert codec.same(left, right).tolist() == [True, False]
     assert codec.identify(columns).tolist()[0] == codec.identify(columns).tolist()[3]
 
 
@@ -201,9 +215,13 @@ WIDENING = [
     (pa.string_view(), pa.string(), ["a"]),
     (pa.binary(), pa.large_binary(), [b"a"]),
     (pa.decimal128(5, 2), pa.decimal128(20, 4), [Decimal("1.25")]),
-    (pa.timestamp("ms"), pa.timestamp("us"), [dt.datetime(2020, 1, 1)]),
+    (pa.timestamp("ms"), pa.timestamp("us"), [_instant(2020)]),
     (pa.dictionary(pa.int8(), pa.string()), pa.string(), ["a", "b"]),
-    (pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Athens"), [dt.datetime(2020, 1, 1, tzinfo=dt.UTC)]),
+    (
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("us", "Europe/Athens"),
+        [dt.datetime(2020, 1, 1, tzinfo=dt.UTC)],
+    ),
 ]
 
 
@@ -211,7 +229,9 @@ WIDENING = [
 def test_stream_keys_are_widened(given_type: pa.DataType, wanted: pa.DataType, values: list[Any]) -> None:
     (column,) = _codec(wanted).conform([pa.array(values, given_type)])
     assert column.type == wanted
-    assert [value == given for value, given in zip(column.to_pylist(), values, strict=True)] == [True] * len(values)
+    assert [value == given for value, given in zip(column.to_pylist(), values, strict=True)] == [True] * len(
+        values
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from adjoin.master.source import split
 _SCHEMA = pa.schema([("key", pa.int64()), ("place", pa.int64()), ("text", pa.large_string())])
 
 
-def _sorter(path, memory: int) -> ExternalSorter:
+def _sorter(path: Path, memory: int) -> ExternalSorter:
     numbers = itertools.count()
     return ExternalSorter(lambda: str(path / f"{next(numbers)}.run"), _SCHEMA, "key", memory)
 
@@ -26,12 +27,18 @@ def _sorter(path, memory: int) -> ExternalSorter:
     memory=st.sampled_from([1 << 12, 1 << 15, 1 << 18]),
     seed=st.integers(0, 1 << 20),
 )
-def test_equals_a_plain_stable_sort(tmp_path_factory, sizes, space, memory, seed) -> None:
+def test_equals_a_plain_stable_sort(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], space: int, memory: int, seed: int
+) -> None:
     path = tmp_path_factory.mktemp("sort")
     draw = np.random.default_rng(seed)
     keys = draw.integers(-space, space, sum(sizes))
     table = pa.table(
-        {"key": keys, "place": np.arange(len(keys)), "text": ["t" * int(n) for n in draw.integers(0, 90, len(keys))]},
+        {
+            "key": keys,
+            "place": np.arange(len(keys)),
+            "text": ["t" * int(n) for n in draw.integers(0, 90, len(keys))],
+        },
         schema=_SCHEMA,
     )
     sorter = _sorter(path, memory)
@@ -46,11 +53,11 @@ def test_equals_a_plain_stable_sort(tmp_path_factory, sizes, space, memory, seed
     assert list(path.iterdir()) == []
 
 
-def test_nothing_in_nothing_out(tmp_path) -> None:
+def test_nothing_in_nothing_out(tmp_path: Path) -> None:
     assert list(_sorter(tmp_path, 1 << 20).sorted()) == []
 
 
-def test_a_failing_merge_leaves_no_runs(tmp_path, monkeypatch) -> None:
+def test_a_failing_merge_leaves_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sorter = _sorter(tmp_path, 1 << 12)
     for _ in range(40):
         keys = pa.array(range(200), pa.int64())

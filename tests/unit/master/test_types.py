@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -16,7 +18,7 @@ def _keys(count: int) -> pa.Array:
 
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("name", TYPE_NAMES)
-def test_every_type_comes_back(name: str, nulls: bool, tmp_path) -> None:
+def test_every_type_comes_back(name: str, nulls: bool, tmp_path: Path) -> None:
     count = 500
     table = pa.table({"id": _keys(count), "c": typed_column(name, count, nulls=nulls)})
     master = build_master(table, "id", tmp_path / "m", page_bytes=4096, memory_bytes=16 << 10)
@@ -31,7 +33,7 @@ def test_every_type_comes_back(name: str, nulls: bool, tmp_path) -> None:
         assert frame["c"].null_count() == expected["c"].null_count
 
 
-def test_all_types_in_one_master_with_a_change(tmp_path) -> None:
+def test_all_types_in_one_master_with_a_change(tmp_path: Path) -> None:
     count = 300
     columns = {name: typed_column(name, count, nulls=True) for name in TYPE_NAMES}
     table = pa.table({"id": _keys(count), **columns})
@@ -53,24 +55,27 @@ def test_all_types_in_one_master_with_a_change(tmp_path) -> None:
         (pa.array(["a", None, "b"], pa.string_view()), pa.string()),
         (pa.array([b"a", None, b"b"], pa.binary_view()), pa.binary()),
         (pa.compute.run_end_encode(pa.array([1, 1, 2])), pa.int64()),
-        (pa.array([["a"], None, ["b"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))), pa.list_(pa.string())),
+        (
+            pa.array([["a"], None, ["b"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+            pa.list_(pa.string()),
+        ),
     ],
     ids=lambda value: str(getattr(value, "type", value))[:20],
 )
-def test_encodings_are_undone_at_the_door(column: pa.Array, stored: pa.DataType, tmp_path) -> None:
+def test_encodings_are_undone_at_the_door(column: pa.Array, stored: pa.DataType, tmp_path: Path) -> None:
     master = Master.build(pa.table({"id": [1, 2, 3], "c": column}), "id", tmp_path / "m")
     assert master.schema.field("c").type == stored
     assert rows_of(master)["c"].to_pylist() == column.to_pylist()
 
 
-def test_dictionary_encoded_keys(tmp_path) -> None:
+def test_dictionary_encoded_keys(tmp_path: Path) -> None:
     keys = pa.array([f"k{number % 50}" for number in range(500)]).dictionary_encode()
     master = Master.build(pa.table({"k": keys, "v": range(500)}), "k", tmp_path / "m")
     master.verify()
     assert multiset(rows_of(master)) == multiset(pa.table({"k": keys.dictionary_decode(), "v": range(500)}))
 
 
-def test_top_level_extension_types_are_kept(tmp_path) -> None:
+def test_top_level_extension_types_are_kept(tmp_path: Path) -> None:
     ids = pa.array([bytes([number]) * 16 for number in range(4)], pa.uuid())
     master = Master.build(pa.table({"u": ids, "id": [4, 3, 2, 1]}), "u", tmp_path / "m")
     master.verify()
@@ -78,7 +83,7 @@ def test_top_level_extension_types_are_kept(tmp_path) -> None:
     assert sorted(rows_of(master)["u"].to_pylist()) == sorted(ids.to_pylist())
 
 
-def test_unions_list_views_and_nested_extensions_are_refused(tmp_path) -> None:
+def test_unions_list_views_and_nested_extensions_are_refused(tmp_path: Path) -> None:
     union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])
     nested = pa.ListArray.from_arrays([0, 1, 2], pa.array([bytes(16)] * 2, pa.uuid()))
     view = pa.array([[1], []], pa.list_view(pa.int8()))
@@ -89,18 +94,18 @@ def test_unions_list_views_and_nested_extensions_are_refused(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["_adjoin_key", "_op"])
-def test_reserved_names_are_refused(name: str, tmp_path) -> None:
+def test_reserved_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=name):
         Master.build(pa.table({"id": [1], name: [2]}), "id", tmp_path / "m")
 
 
-def test_nulls_in_a_column_declared_not_null_are_refused(tmp_path) -> None:
+def test_nulls_in_a_column_declared_not_null_are_refused(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.int64(), nullable=False)])
     with pytest.raises(SchemaError, match="declared not null"):
         Master.build(pa.table({"id": [1, 2], "v": [None, 1]}, schema=schema), "id", tmp_path / "m")
 
 
-def test_metadata_of_the_schema_is_kept(tmp_path) -> None:
+def test_metadata_of_the_schema_is_kept(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), metadata={"a": "b"})], metadata={"owner": "sales"})
     master = Master.build(pa.table({"id": [1]}, schema=schema), "id", tmp_path / "m")
     assert Master.open(master.path).schema.equals(schema, check_metadata=True)

@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from adjoin.master.versions import Home
 from tests.unit.master.tables import build_master, changes, files_below, rows_of
 
 
-def _versions(path, count: int) -> Master:
+def _versions(path: Path, count: int) -> Master:
     table = pa.table({"key": pa.array(range(500), pa.int64()), "value": ["x" * 30] * 500})
     master = build_master(table, "key", path, page_bytes=4096, filter_bits=8)
     for version in range(2, count + 1):
@@ -22,16 +23,16 @@ def _versions(path, count: int) -> Master:
     return master
 
 
-def _named(path) -> set[str]:
+def _named(path: Path) -> set[str]:
     home = Home(path)
     return set().union(*(home.read_manifest(version).file_names() for version in home.versions()))
 
 
-def _present(path) -> set[str]:
+def _present(path: Path) -> set[str]:
     return {os.path.basename(name) for part in ("data", "index", "tmp") for name in files_below(path / part)}
 
 
-def test_the_newest_versions_stay_and_are_whole(tmp_path) -> None:
+def test_the_newest_versions_stay_and_are_whole(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 6)
     gone = master.vacuum(keep=2)
     assert gone.versions == (1, 2, 3, 4)
@@ -46,12 +47,12 @@ def test_the_newest_versions_stay_and_are_whole(tmp_path) -> None:
     assert master.vacuum(keep=2).files == 0
 
 
-def test_by_default_ten_versions_stay(tmp_path) -> None:
+def test_by_default_ten_versions_stay(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 12)
     assert master.vacuum().versions == (1, 2)
 
 
-def test_an_open_version_stays(tmp_path) -> None:
+def test_an_open_version_stays(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 4)
     old = master.at(2)
     assert master.vacuum(keep=1).versions == (1, 3)
@@ -62,7 +63,7 @@ def test_an_open_version_stays(tmp_path) -> None:
     assert master.versions() == [4]
 
 
-def test_a_forgotten_version_is_let_go(tmp_path) -> None:
+def test_a_forgotten_version_is_let_go(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 2)
     old = master.at(1)
     del old
@@ -76,7 +77,7 @@ def _hold(path: str, ready: Any, leave: Any) -> None:
         master.verify()
 
 
-def test_a_version_open_in_another_process_stays_until_it_ends(tmp_path) -> None:
+def test_a_version_open_in_another_process_stays_until_it_ends(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 3)
     context = multiprocessing.get_context("spawn")
     ready, leave = context.Event(), context.Event()
@@ -90,7 +91,7 @@ def test_a_version_open_in_another_process_stays_until_it_ends(tmp_path) -> None
     assert master.vacuum(keep=1).versions == (1,)
 
 
-def test_a_killed_reader_pins_nothing(tmp_path) -> None:
+def test_a_killed_reader_pins_nothing(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 2)
     context = multiprocessing.get_context("spawn")
     ready, leave = context.Event(), context.Event()
@@ -102,7 +103,7 @@ def test_a_killed_reader_pins_nothing(tmp_path) -> None:
     assert master.vacuum(keep=1).versions == (1,)
 
 
-def test_orphans_go(tmp_path) -> None:
+def test_orphans_go(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 1)
     for part in ("data", "index", "tmp"):
         (tmp_path / "m" / part / "garbage").write_bytes(b"12345")
@@ -111,7 +112,7 @@ def test_orphans_go(tmp_path) -> None:
     assert _present(tmp_path / "m") == _named(tmp_path / "m")
 
 
-def test_while_a_writer_is_at_work_nothing_goes(tmp_path) -> None:
+def test_while_a_writer_is_at_work_nothing_goes(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 3)
     (tmp_path / "m" / "data" / "new").write_bytes(b"being written")
     with Home(master.path).lock_writers():
@@ -121,13 +122,13 @@ def test_while_a_writer_is_at_work_nothing_goes(tmp_path) -> None:
     assert not (tmp_path / "m" / "data" / "new").exists()
 
 
-def test_the_newest_version_cannot_be_removed(tmp_path) -> None:
+def test_the_newest_version_cannot_be_removed(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 2)
     with pytest.raises(OptionError, match="keep=0"):
         master.vacuum(keep=0)
 
 
-def test_a_writer_whose_successors_were_vacuumed_is_told(tmp_path) -> None:
+def test_a_writer_whose_successors_were_vacuumed_is_told(tmp_path: Path) -> None:
     """Versions 2 and 3 come and 2 goes while a writer still stands on 1: its version must not become 2."""
     first = _versions(tmp_path / "m", 1)
     newest = Master.open(first.path)

@@ -30,7 +30,7 @@ def _replace_index(home: Home, index: PageIndex) -> None:
 
 
 @pytest.fixture
-def master(tmp_path) -> Master:
+def master(tmp_path: Path) -> Master:
     return build_master(products(2000), "price", tmp_path / "m", filter_bits=8)
 
 
@@ -40,7 +40,9 @@ def test_a_sound_master_passes(master: Master) -> None:
 
 @pytest.mark.parametrize("name", ["first", "last", "file", "block", "blocks", "rows", "checksum"])
 def test_an_index_that_lies_is_found(name: str, master: Master) -> None:
-    index = PageIndex(**{field.name: getattr(master.index, field.name).copy() for field in dataclasses.fields(PageIndex)})
+    index = PageIndex(
+        **{field.name: getattr(master.index, field.name).copy() for field in dataclasses.fields(PageIndex)}
+    )
     getattr(index, name)[3] += 1
     _replace_index(Home(master.path), index)
     with pytest.raises(CorruptionError, match=master.path):
@@ -69,7 +71,9 @@ def test_a_filter_without_a_key_is_found(master: Master) -> None:
         Master.open(master.path).verify()
 
 
-def test_keys_that_differ_from_their_encoding_are_found(tmp_path, monkeypatch) -> None:
+def test_keys_that_differ_from_their_encoding_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encode = KeyCodec.encode
     monkeypatch.setattr(KeyCodec, "encode", lambda self, columns: (encode(self, columns)[0] + 1, None))
     master = Master.build(products(100), "price", tmp_path / "m")
@@ -102,7 +106,7 @@ def test_the_manifest_comes_back_as_it_was(master: Master) -> None:
     assert again.stored_schema.names == ["_adjoin_key", "id", "name", "price"]
 
 
-def test_a_newer_format_is_refused(master: Master, monkeypatch) -> None:
+def test_a_newer_format_is_refused(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(master.path)
     manifest = home.read_manifest(1)
     monkeypatch.setattr("adjoin.master.manifest.FORMAT", FORMAT + 1)

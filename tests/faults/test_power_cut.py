@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from adjoin.master import files
+from tests.faults.world import SCENARIOS, PowerCut, World, fresh
+
+
+@pytest.mark.parametrize("survives", ["all", "nothing", "names"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_power_goes_before_any_step(
+    name: str, survives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever step is the last, the committed versions are whole and the next attempt succeeds."""
+    scenario = SCENARIOS[name]
+    scenario.prepare(tmp_path / "template")
+    step = 0
+    while True:
+        step += 1
+        path = fresh(tmp_path / "template", tmp_path / "copy")
+        stopped = False
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "change", World(step, survives).change)
+            try:
+                scenario.act(path)
+            except PowerCut:
+                stopped = True
+        scenario.check(path)
+        if not stopped:
+            break
+    assert step > 10

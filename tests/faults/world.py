@@ -1,0 +1,224 @@
+"""A file system that stops, forgets, fills up, or kills the process at a chosen step."""
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from adjoin.master import files
+from adjoin.master.master import Master
+from tests.unit.master.tables import build_master, changes, multiset, products, rows_of
+
+_change = files.change
+
+
+class PowerCut(BaseException):
+    """The lights go out; no handler of ordinary errors sees this."""
+
+
+class World:
+    """Stands in for `files.change` and counts its steps.
+
+    Args:
+        stop_at: The step, counted from 1, before which the power goes; None lets everything pass.
+        survives: What of the unsynced remains: "all", "nothing", or "names" (files are there, but empty
+            or cut off).
+    """
+
+    def __init__(self, stop_at: int | None = None, survives: str = "all") -> None:
+        self.steps = 0
+        self._stop_at = stop_at
+        self._survives = survives
+        self._dead = False
+        self._synced_bytes: dict[str, int] = {}
+        self._new_names: set[str] = set()
+        self._removed: dict[str, bytes] = {}
+
+    def change(self, operation: str, path: str, action: Callable[[], Any]) -> Any:
+        if self._dead:
+            raise PowerCut
+        self.steps += 1
+        if self.steps == self._stop_at:
+            self._dead = True
+            self._forget()
+            raise PowerCut
+        if operation == "unlink" and os.path.exists(path):
+            self._removed[path] = Path(path).read_bytes()
+        result = _change(operation, path, action)
+        self._note(operation, path)
+        return result
+
+    def _note(self, operation: str, path: str) -> None:
+        if operation in {"create", "link"}:
+            self._new_names.add(path)
+        if operation in {"create", "write"}:
+            self._synced_bytes.setdefault(path, 0)
+        if operation == "sync":
+            self._synced_bytes[path] = os.path.getsize(path)
+        if operation == "unlink":
+            self._new_names.discard(path)
+            self._synced_bytes.pop(path, None)
+        if operation == "sync_dir":
+            self._new_names = {name for name in self._new_names if os.path.dirname(name) != path}
+            self._removed = {
+                name: data for name, data in self._removed.items() if os.path.dirname(name) != path
+            }
+
+    def _forget(self) -> None:
+        if self._survives == "all":
+            return
+        for path, synced in self._synced_bytes.items():
+            if os.path.exists(path):
+                os.truncate(path, synced)
+        if self._survives == "nothing":
+            for path in self._new_names:
+                Path(path).unlink(missing_ok=True)
+            for path, data in self._removed.items():
+                Path(path).write_bytes(data)
+
+
+class FullDisk:
+    """Stands in for `files.change`: from a step on nothing can be written any more."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.steps = 0
+        self._stop_at = stop_at
+
+    def change(self, operation: str, path: str, action: Callable[[], Any]) -> Any:
+        if operation == "unlink":
+            return _change(operation, path, action)
+        self.steps += 1
+        full = self._stop_at is not None and self.steps >= self._stop_at
+        return _change(operation, path, _refuse if full else action)
+
+
+def _refuse() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class Killer(World):
+    """Kills this very process before the step."""
+
+    def change(self, operation: str, path: str, action: Callable[[], Any]) -> Any:
+        self.steps += 1
+        if self.steps == self._stop_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return _change(operation, path, action)
+
+
+OLD = products(500, space=300)
+NEW = changes(
+    [("upsert", key, "new") for key in range(0, 300, 7)]
+    + [("delete", key, None) for key in range(3, 300, 5)]
+    + [("insert", 1000 + key, "z" * 80) for key in range(60)],
+    pa.int64(),
+).rename_columns(["_op", "name", "id"])
+NEW = NEW.append_column("price", pa.array([None] * len(NEW), pa.float64()))
+
+
+class Scenario(Protocol):
+    def prepare(self, path: Path) -> None: ...
+
+    def act(self, path: Path) -> None: ...
+
+    def check(self, path: Path) -> None: ...
+
+
+class Build:
+    """Scenario: building, with spilled runs, several files and a filter."""
+
+    def prepare(self, path: Path) -> None:
+        path.mkdir()
+
+    def act(self, path: Path) -> None:
+        build_master(
+            OLD, "id", path / "m", page_bytes=4096, memory_bytes=1 << 14, filter_bits=8, file_bytes=20_000
+        ).close()
+
+    def check(self, path: Path) -> None:
+        """Nothing is there, or all of it; then the next attempt succeeds."""
+        if not (path / "m" / "versions").exists() or not os.listdir(path / "m" / "versions"):
+            self.act(path)
+        _check_contents(path, {1: multiset(OLD)})
+
+
+class Apply:
+    """Scenario: changing version 1."""
+
+    def prepare(self, path: Path) -> None:
+        Build().prepare(path)
+        Build().act(path)
+
+    def act(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            master.apply(NEW, txn="new", memory=1 << 14).close()
+
+    def check(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            versions = master.versions()
+        expected = {1: multiset(OLD), 2: _changed()}
+        _check_contents(path, {version: expected[version] for version in versions})
+        self.act(path)
+        _check_contents(path, expected)
+
+
+class Vacuum:
+    """Scenario: removing versions 1 and 2 of 3."""
+
+    def prepare(self, path: Path) -> None:
+        Apply().prepare(path)
+        Apply().act(path)
+        with Master.open(path / "m") as master:
+            master.apply(NEW.slice(0, 3), txn="more").close()
+        for part in ("data", "index", "tmp"):
+            (path / "m" / part / "garbage").write_bytes(b"garbage")
+
+    def act(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            master.vacuum(keep=1)
+
+    def check(self, path: Path) -> None:
+        expected = {1: multiset(OLD), 2: _changed(), 3: _changed()}
+        with Master.open(path / "m") as master:
+            assert master.version == 3
+            versions = master.versions()
+        _check_contents(path, {version: expected[version] for version in versions})
+        self.act(path)
+        _check_contents(path, {3: expected[3]})
+        with Master.open(path / "m") as master:
+            left = sum(len(os.listdir(path / "m" / part)) for part in ("data", "index", "tmp"))
+            assert left == len(master.files) + 2
+
+
+SCENARIOS: dict[str, Scenario] = {"build": Build(), "apply": Apply(), "vacuum": Vacuum()}
+
+
+@cache
+def _changed() -> list[str]:
+    gone = set(range(0, 300, 7)) | set(range(3, 300, 5))
+    kept = [row for row in OLD.to_pylist() if row["id"] not in gone]
+    upserted = [key for key in range(0, 300, 7) if key % 5 != 3]
+    added = [{"id": key, "name": "new", "price": None} for key in upserted]
+    added += [{"id": 1000 + key, "name": "z" * 80, "price": None} for key in range(60)]
+    return multiset(pa.Table.from_pylist(kept + added, OLD.schema))
+
+
+def _check_contents(path: Path, expected: dict[int, list[str]]) -> None:
+    with Master.open(path / "m") as newest:
+        assert newest.versions() == sorted(expected)
+        for version, rows in expected.items():
+            with newest.at(version) as master:
+                master.verify()
+                assert multiset(rows_of(master)) == rows
+
+
+def fresh(template: Path, path: Path) -> Path:
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(template, path)
+    return path
