@@ -40,7 +40,9 @@ def products(rows: int, seed: int) -> pa.RecordBatchReader:
             for word in words[1:]:
                 names = pa.compute.binary_join_element_wise(names, pa.array(word), " ")
             prices = random.integers(100, 100_000, len(ids)) / 100
-            yield pa.record_batch([pa.array(ids), pa.array(ids + 10**9), pa.array(prices), names], schema=schema)
+            yield pa.record_batch(
+                [pa.array(ids), pa.array(ids + 10**9), pa.array(prices), names], schema=schema
+            )
 
     return pa.RecordBatchReader.from_batches(schema, parts())
 
@@ -72,9 +74,14 @@ def enrich(console: Console, join: adjoin.SSIJ, batches: Iterator[pa.RecordBatch
         began = time.perf_counter()
         for result in join.run(batches):
             metrics = join.metrics()
-            used = sum(value for name, value in metrics.items() if name.startswith("bytes_") and name != "bytes_read")
+            used = sum(
+                value for name, value in metrics.items() if name.startswith("bytes_") and name != "bytes_read"
+            )
             progress.update(
-                task, advance=result.num_rows, hits=metrics["cache_hits"] / metrics["rows_in"], used=used / 2**20
+                task,
+                advance=result.num_rows,
+                hits=metrics["cache_hits"] / metrics["rows_in"],
+                used=used / 2**20,
             )
         return time.perf_counter() - began
 
@@ -86,9 +93,14 @@ def summary(master: adjoin.Master, metrics: dict[str, float], seconds: float) ->
     table.add_row("enriched", f"{metrics['rows_out']:,} sales")
     table.add_row("speed", f"{rows_in / seconds:,.0f} rows/s")
     table.add_row("answered without a read", f"{metrics['cache_hits'] / rows_in:.1%}")
-    reads = f"{metrics['seeks']:,} for {metrics['pages_read']:,} pages, {metrics['bytes_read'] / 2**20:,.0f} MB"
+    reads = (
+        f"{metrics['seeks']:,} for {metrics['pages_read']:,} pages, {metrics['bytes_read'] / 2**20:,.0f} MB"
+    )
     table.add_row("reads", reads)
-    table.add_row("memory", f"{metrics['peak_bytes'] / 2**20:.2f} MB at most, of {metrics['memory_bytes'] / 2**20:.0f} MB")
+    table.add_row(
+        "memory",
+        f"{metrics['peak_bytes'] / 2**20:.2f} MB at most, of {metrics['memory_bytes'] / 2**20:.0f} MB",
+    )
     return table
 
 

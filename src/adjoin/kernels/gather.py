@@ -13,10 +13,10 @@ from adjoin.kernels.types import Array
 
 @njit(cache=True, nogil=True)
 def any_present(slots: Array, offset: Array) -> bool:
+    present = False
     for i in range(len(slots)):
-        if offset[slots[i]] >= 0:
-            return True
-    return False
+        present |= offset[slots[i]] >= 0
+    return present
 
 
 @njit(cache=True, nogil=True)
@@ -37,9 +37,7 @@ def gather_bits(arena: Array, base: Array, offset: Array, slots: Array, rows: Ar
 
 
 @njit(cache=True, nogil=True)
-def gather_words(
-    arena: Array, base: Array, offset: Array, slots: Array, rows: Array, out: Array
-) -> None:
+def gather_words(arena: Array, base: Array, offset: Array, slots: Array, rows: Array, out: Array) -> None:
     """Copy one value per place; `arena` and `out` are views of the value's width (1, 2, 4 or 8)."""
     width = arena.itemsize
     for i in range(len(slots)):

@@ -7,9 +7,7 @@ from adjoin.kernels.types import Array
 
 
 @njit(cache=True, nogil=True)
-def plan_reads(
-    start: Array, stop: Array, positioning: float, transfer: float, max_scan: int
-) -> Array:
+def plan_reads(start: Array, stop: Array, positioning: float, transfer: float, max_scan: int) -> Array:
     """First page of every scan of the cheapest plan, as ascending positions into `start`.
 
     Page i covers the blocks [start[i], stop[i]), ascending and disjoint. A scan of n blocks

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -79,11 +80,11 @@ class Disk:
         except OSError as error:
             raise StorageError(f"cannot open {path}: {error.strerror}") from error
 
-    def start(self, task: ReadTask, scans: int, blocks: int) -> Callable[[], list[tuple[int, int]]]:
+    def start(self, task: ReadTask, scans: int, blocks: int) -> Callable[[], list[tuple[int, int]]]:  # noqa: ARG002
         parts = min(self._in_flight, scans)
         bounds = [scans * part // parts for part in range(parts + 1)]
         running: list[Future[tuple[int, int]]] = [
-            self._threads.submit(task, begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)
+            self._threads.submit(task, begin, end) for begin, end in pairwise(bounds)
         ]
         return lambda: [future.result() for future in running]
 
@@ -118,7 +119,7 @@ class SimulatedDisk:
 
         return wait
 
-    def cost(self, files: Sequence[str]) -> Cost:
+    def cost(self, files: Sequence[str]) -> Cost:  # noqa: ARG002
         return self._cost
 
     def close(self) -> None:

@@ -136,5 +136,5 @@ class PageReader:
 
     def _raise_damage(self, page: int) -> None:
         raise CorruptionError(
-            f"{self._place(page)} is damaged (its checksum differs); restore the file or build the master anew"
+            f"{self._place(page)} is damaged (its checksum differs); restore the file or build it anew"
         )

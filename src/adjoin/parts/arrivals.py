@@ -18,32 +18,11 @@ def arrivals(items: Iterable[Item], patience_seconds: Callable[[], float | None]
         items: The source; may block.
         patience_seconds: How long to wait for the next item; None: for ever.
     """
-    handed: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(maxsize=1)
-    stopped = threading.Event()
-
-    def hand(item: object, error: BaseException | None = None) -> None:
-        while not stopped.is_set():
-            try:
-                handed.put((item, error), timeout=0.1)
-                return
-            except queue.Full:
-                continue
-
-    def read() -> None:
-        try:
-            for item in items:
-                hand(item)
-                if stopped.is_set():
-                    return
-            hand(_END)
-        except BaseException as error:  # noqa: BLE001 - raised again where the items are consumed
-            hand(_END, error)
-
-    threading.Thread(target=read, name="adjoin-arrivals", daemon=True).start()
+    source = _Source(items)
     try:
         while True:
             try:
-                item, error = handed.get(timeout=patience_seconds())
+                item, error = source.handed.get(timeout=patience_seconds())
             except queue.Empty:
                 yield None
                 continue
@@ -53,4 +32,32 @@ def arrivals(items: Iterable[Item], patience_seconds: Callable[[], float | None]
                 return
             yield item  # type: ignore[misc]
     finally:
-        stopped.set()
+        source.stopped.set()
+
+
+class _Source:
+    """Reads items in a thread and hands them over one at a time."""
+
+    def __init__(self, items: Iterable[object]) -> None:
+        self.handed: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(maxsize=1)
+        self.stopped = threading.Event()
+        self._items = items
+        threading.Thread(target=self._read, name="adjoin-arrivals", daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for item in self._items:
+                self._hand(item)
+                if self.stopped.is_set():
+                    return
+            self._hand(_END)
+        except BaseException as error:  # noqa: BLE001 - raised again where the items are consumed
+            self._hand(_END, error)
+
+    def _hand(self, item: object, error: BaseException | None = None) -> None:
+        while not self.stopped.is_set():
+            try:
+                self.handed.put((item, error), timeout=0.1)
+                return
+            except queue.Full:
+                continue

@@ -64,9 +64,10 @@ class MemoryBudget:
         """Let the account hold `new_bytes` from now on, or raise and change nothing."""
         growth = new_bytes - self.account(name)
         if growth > self.free_bytes:
+            least = self.total_bytes + growth - self.free_bytes
             raise BudgetError(
-                f"{name} needs {growth:,} bytes more and {self.free_bytes:,} of the "
-                f"{self.total_bytes:,} given are free; give memory={self.total_bytes + growth - self.free_bytes} or more"
+                f"{name} needs {growth:,} bytes more and {self.free_bytes:,} of the {self.total_bytes:,} "
+                f"given are free; give memory={least} or more"
             )
         self._accounts[name] = new_bytes
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)

@@ -60,29 +60,26 @@ def _column(type_: pa.DataType, ordinals: Iterator[int]) -> Column:
 
 def _shape(type_: pa.DataType) -> tuple[str, int, int]:
     """Kind, width and number of own buffers."""
-    is_ = pa.types
-    if is_.is_null(type_):
-        return "null", 0, 0
-    if is_.is_boolean(type_):
-        return "bits", 0, 2
-    if is_.is_string(type_) or is_.is_binary(type_):
-        return "bytes", 4, 3
-    if is_.is_large_string(type_) or is_.is_large_binary(type_):
-        return "bytes", 8, 3
-    if is_.is_list(type_) or is_.is_map(type_):
-        return "list", 4, 2
-    if is_.is_large_list(type_):
-        return "list", 8, 2
-    if is_.is_fixed_size_list(type_):
+    for matches, shape in _SHAPES:
+        if any(match(type_) for match in matches):
+            return shape
+    if pa.types.is_fixed_size_list(type_):
         return "fixed_list", type_.list_size, 1
-    if is_.is_struct(type_):
-        return "struct", 0, 1
-    if is_.is_fixed_size_binary(type_):
-        return "fixed", type_.byte_width, 2
     try:
         return "fixed", type_.bit_width // 8, 2
     except ValueError:
         raise SchemaError(f"columns of type {type_} cannot be stored; cast them first") from None
+
+
+_SHAPES = (
+    ((pa.types.is_null,), ("null", 0, 0)),
+    ((pa.types.is_boolean,), ("bits", 0, 2)),
+    ((pa.types.is_string, pa.types.is_binary), ("bytes", 4, 3)),
+    ((pa.types.is_large_string, pa.types.is_large_binary), ("bytes", 8, 3)),
+    ((pa.types.is_list, pa.types.is_map), ("list", 4, 2)),
+    ((pa.types.is_large_list,), ("list", 8, 2)),
+    ((pa.types.is_struct,), ("struct", 0, 1)),
+)
 
 
 class PageColumns:

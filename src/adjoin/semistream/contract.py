@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from typing import Self
 
 import pyarrow as pa
 
@@ -29,7 +30,7 @@ class SemiStreamJoin(ABC):
         return self._alone(self._push(batch))
 
     def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
-        """Nothing arrives for so long: answer what waits (with a deadline: when it is due), let the time pass."""
+        """Nothing arrives for so long: answer what waits, with a deadline when it is due."""
         return self._alone(self._idle(seconds))
 
     def refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
@@ -73,7 +74,7 @@ class SemiStreamJoin(ABC):
     @abstractmethod
     def _finish(self) -> Iterator[pa.RecordBatch]: ...
 
-    def __enter__(self) -> "SemiStreamJoin":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,12 +7,11 @@ import pyarrow as pa
 
 from adjoin.kernels.search import expand, probe_pages
 from adjoin.kernels.types import Array
-from adjoin.master.keys import KeyCodec
-from adjoin.parts.arena import Arena
-from adjoin.parts.columns import Column, PageColumns, Places
+from adjoin.parts.columns import Column, Places
 from adjoin.parts.streambuffer import Rows
 from adjoin.semistream.output import Output
 from adjoin.semistream.predicate import Equality
+from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
 
 
@@ -21,31 +20,20 @@ class Matcher:
 
     Args:
         spec: The join.
-        codec: How keys are encoded.
-        arena: Where the pages lie.
-        columns: Their buffers.
-        encoded_key: The column of encoded keys.
+        pages: The pages in memory.
         keys: The real key columns, compared after a match where keys are hashed.
         output: Builds result batches.
         limit_pairs: Pairs handled at a time.
     """
 
     def __init__(
-        self,
-        spec: JoinSpec,
-        codec: KeyCodec,
-        arena: Arena,
-        columns: PageColumns,
-        encoded_key: Column,
-        keys: list[Column],
-        output: Output,
-        limit_pairs: int,
+        self, spec: JoinSpec, pages: Residence, keys: list[Column], output: Output, limit_pairs: int
     ) -> None:
         self._spec = spec
-        self._codec = codec
-        self._arena = arena
-        self._columns = columns
-        self._key_buffer = encoded_key.buffers[1]
+        self._codec = pages.master.codec
+        self._arena = pages.arena
+        self._columns = pages.columns
+        self._key_buffer = pages.encoded_key.buffers[1]
         self._keys = keys
         self._output = output
         self._limit_pairs = limit_pairs

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.parts.copying import take_rows
 from adjoin.parts.columns import Column, PageColumns, Places
+from adjoin.parts.copying import take_rows
 from adjoin.parts.rows import row_bytes
 
 
@@ -57,7 +57,7 @@ class Output:
 
     def _stream_bytes(self, batch: pa.RecordBatch, rows: Array) -> Array | int:
         fixed = _fixed_row_bytes(batch.schema)
-        return fixed if fixed else row_bytes(batch)[rows]
+        return fixed or row_bytes(batch)[rows]
 
     def _cuts(self, sizes: Array | int, rows: int) -> Iterator[tuple[int, int]]:
         """Ranges of rows that each fit a batch."""

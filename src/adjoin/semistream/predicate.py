@@ -37,7 +37,7 @@ class Equality:
 
     def __init__(self, codec: KeyCodec, columns: tuple[str, ...]) -> None:
         self._codec = codec
-        self.columns = columns
+        self.columns: tuple[str, ...] = columns
 
     def keys(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The key columns of the batch in the master's types."""
@@ -56,7 +56,7 @@ class Between:
     def __init__(self, codec: KeyCodec, columns: tuple[str, str]) -> None:
         _require_order(codec)
         self._codec = codec
-        self.columns = columns
+        self.columns: tuple[str, ...] = columns
 
     def bounds(self, batch: pa.RecordBatch) -> Bounds:
         low, low_valid = self._encode(batch, self.columns[0])
@@ -77,7 +77,7 @@ class Within:
     def __init__(self, codec: KeyCodec, column: str, distance: Distance) -> None:
         _require_order(codec)
         self._codec = codec
-        self.columns = (column,)
+        self.columns: tuple[str, ...] = (column,)
         self._is_float = pa.types.is_floating(codec.types[0])
         self._distance = _in_key_units(distance, codec.types[0])
 

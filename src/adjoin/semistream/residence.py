@@ -1,6 +1,6 @@
 """One version of the master as an operator holds it: index, filter, and the pages in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,7 @@ class Residence:
     """
 
     def __init__(
-        self, master: Master, names: Sequence[str], budget: MemoryBudget, device: Device, decay: float
+        self, master: Master, names: Collection[str], budget: MemoryBudget, device: Device, decay: float
     ) -> None:
         self._budget = budget
         self._device = device
@@ -89,7 +89,9 @@ class Residence:
         cached = self.cache.snapshot()
         files = np.array([file.name for file in self.master.files] or [""])
         place = _Place(
-            self.index.first[cached.pages], files[self.index.file[cached.pages]], self.index.block[cached.pages]
+            self.index.first[cached.pages],
+            files[self.index.file[cached.pages]],
+            self.index.block[cached.pages],
         )
         counts = self.reader.counts
         self.reader.close()
@@ -197,9 +199,7 @@ def least_memory(master: Master) -> int:
     return least_bytes(_demand(index, filter_, master.page_bytes, columns_of(master.stored_schema)))
 
 
-def _demand(
-    index: PageIndex, filter_: KeyFilter | None, page_bytes: int, columns: Sequence[Column]
-) -> Demand:
+def _demand(index: PageIndex, filter_: KeyFilter | None, page_bytes: int, columns: list[Column]) -> Demand:
     return Demand(
         index_bytes=_index_bytes(index, filter_),
         slot_bytes=_slot_bytes(index, page_bytes),

@@ -44,7 +44,7 @@ class JoinSpec:
             raise SchemaError(f"the stream has no column {missing[0]!r}; it has {stream.names}")
         repeated = {name for name in stream.names if stream.names.count(name) > 1}
         if repeated:
-            raise SchemaError(f"the stream has several columns named {sorted(repeated)[0]!r}; rename them")
+            raise SchemaError(f"the stream has several columns named {min(repeated)!r}; rename them")
         fields = list(stream)
         if self.gives_master_columns:
             fields += [self._master_field(stream, master.field(name)) for name in self.columns]

@@ -32,9 +32,11 @@ def test_needs_of_chosen_groups_come_in_any_portions(pairs, data):
     slots = (groups * 7).astype(np.int32)
     ends = np.cumsum(begin[groups + 1] - begin[groups])
     step = data.draw(st.integers(1, 20))
-    needs = []
+    needs: list[tuple[int, int]] = []
     for start in range(0, len(sorted_pairs), step):
-        row, slot = collect_needs(sorted_pairs, begin, groups, slots, ends, start, min(start + step, len(sorted_pairs)))
+        row, slot = collect_needs(
+            sorted_pairs, begin, groups, slots, ends, start, min(start + step, len(sorted_pairs))
+        )
         needs += zip(slot.tolist(), row.tolist(), strict=True)
     expected = [
         (int(slots[i]), int(pair & 0xFFFFFFFF))

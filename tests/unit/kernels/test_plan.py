@@ -1,3 +1,4 @@
+# mypy: disable-error-code="call-arg"
 """The read plan against its twins: brute force, the paper's recurrence, and a greedy rule."""
 
 from functools import cache
@@ -13,7 +14,8 @@ from adjoin.parts.readplan import make_plan
 def plan_cost(start, stop, firsts, positioning, transfer):
     lasts = [*(first - 1 for first in firsts[1:]), len(start) - 1]
     return sum(
-        positioning + transfer * (stop[last] - start[first]) for first, last in zip(firsts, lasts, strict=True)
+        positioning + transfer * (stop[last] - start[first])
+        for first, last in zip(firsts, lasts, strict=True)
     )
 
 
@@ -69,7 +71,9 @@ def test_plan_is_as_cheap_as_the_best_of_all_plans(pages, cost, max_scan):
 def test_plan_covers_every_page_once_within_the_longest_scan(pages, cost, max_scan):
     start, blocks = pages
     plan = make_plan(start, blocks, *cost, max_scan)
-    covered = [page for first, last in zip(plan.first, plan.last, strict=True) for page in range(first, last + 1)]
+    covered = [
+        page for first, last in zip(plan.first, plan.last, strict=True) for page in range(first, last + 1)
+    ]
     assert covered == list(range(len(start)))
     for first, last, length in zip(plan.first, plan.last, plan.blocks, strict=True):
         assert length == start[last] + blocks[last] - start[first]
@@ -107,7 +111,9 @@ def test_two_pages_share_a_scan_iff_their_distance_is_below_one_plus_s_over_t():
     positioning, transfer = 8.0, 2.0
     for distance in range(1, 12):
         plan = make_plan(np.array([0, distance]), np.array([1, 1]), positioning, transfer, 1 << 40)
-        assert (len(plan) == 1) == (distance < 1 + positioning / transfer) or distance == 1 + positioning / transfer
+        assert (len(plan) == 1) == (
+            distance < 1 + positioning / transfer
+        ) or distance == 1 + positioning / transfer
 
 
 def test_a_page_longer_than_the_longest_scan_is_a_scan_of_its_own():
@@ -129,4 +135,6 @@ def test_the_plan_of_a_million_pages_takes_linear_memory_and_the_paper_recurrenc
                 break
             opt[j] = min(opt[j], positioning + transfer * length + opt[k + 1])
     plan = make_plan(start, blocks, positioning, transfer, max_scan)
-    assert plan_cost(start, start + blocks, plan.first.tolist(), positioning, transfer) == pytest.approx(opt[0])
+    assert plan_cost(start, start + blocks, plan.first.tolist(), positioning, transfer) == pytest.approx(
+        opt[0]
+    )

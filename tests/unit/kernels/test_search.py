@@ -12,9 +12,12 @@ keys = st.integers(-40, 40)
 @st.composite
 def pages(draw):
     rows = sorted(draw(st.lists(keys, min_size=0, max_size=60)))
-    cuts = sorted(set(draw(st.lists(st.integers(1, max(1, len(rows) - 1)), max_size=12)))) if len(rows) > 1 else []
-    parts = [part for part in np.split(np.array(rows, np.int64), cuts) if len(part)]
-    return parts
+    cuts = (
+        sorted(set(draw(st.lists(st.integers(1, max(1, len(rows) - 1)), max_size=12))))
+        if len(rows) > 1
+        else []
+    )
+    return [part for part in np.split(np.array(rows, np.int64), cuts) if len(part)]
 
 
 @given(parts=pages(), ranges=st.lists(st.tuples(keys, st.integers(-2, 10)), max_size=30))
@@ -26,7 +29,11 @@ def test_locate_finds_exactly_the_pages_whose_keys_span_the_range(parts, ranges)
     high = np.array([low + width for low, width in ranges], np.int64)
     start, stop = locate_pages(low, high, first, last)
     for row in range(len(ranges)):
-        expected = [p for p in range(len(parts)) if low[row] <= high[row] and last[p] >= low[row] and first[p] <= high[row]]
+        expected = [
+            p
+            for p in range(len(parts))
+            if low[row] <= high[row] and last[p] >= low[row] and first[p] <= high[row]
+        ]
         assert list(range(start[row], stop[row])) == expected
 
 
@@ -38,7 +45,9 @@ def test_probe_finds_exactly_the_rows_in_the_range(parts, ranges):
     rows = np.array([len(part) for part in parts], np.int32)
     low = np.array([low for low, _ in ranges], np.int64)
     high = low + np.array([width for _, width in ranges], np.int64)
-    need_row, need_slot = (grid.ravel().astype(np.int32) for grid in np.meshgrid(np.arange(len(ranges)), np.arange(len(parts))))
+    need_row, need_slot = (
+        grid.ravel().astype(np.int32) for grid in np.meshgrid(np.arange(len(ranges)), np.arange(len(parts)))
+    )
     begin, count = probe_pages(low, high, need_row, need_slot, words, base, offset, rows)
     for need in range(len(need_row)):
         part = parts[need_slot[need]]

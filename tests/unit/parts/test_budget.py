@@ -6,7 +6,15 @@ from adjoin.parts.budget import MemoryBudget, parse_bytes
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(1, 1), ("64MB", 64 << 20), ("64mb", 64 << 20), ("1.5 GB", 3 << 29), ("7", 7), ("2KiB", 2048), ("3M", 3 << 20)],
+    [
+        (1, 1),
+        ("64MB", 64 << 20),
+        ("64mb", 64 << 20),
+        ("1.5 GB", 3 << 29),
+        ("7", 7),
+        ("2KiB", 2048),
+        ("3M", 3 << 20),
+    ],
 )
 def test_sizes_are_read_in_powers_of_two(given, expected):
     assert parse_bytes(given) == expected

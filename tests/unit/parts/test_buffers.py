@@ -15,7 +15,11 @@ from adjoin.parts.streambuffer import Arrivals, InputBuffer, Rows, StreamBuffer
 
 
 def arrived(values, due=None, at=0.0):
-    return Arrivals(pa.record_batch({"v": pa.array(values, pa.int64())}), at, None if due is None else np.array(due, float))
+    return Arrivals(
+        pa.record_batch({"v": pa.array(values, pa.int64())}),
+        at,
+        None if due is None else np.array(due, float),
+    )
 
 
 @given(parts=st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6), rows=st.integers(1, 8))
@@ -53,11 +57,15 @@ def test_a_small_slice_does_not_hold_the_memory_of_the_large_batch():
 
 
 @given(
-    parts=st.lists(st.lists(st.sets(st.integers(0, 8), min_size=1, max_size=3), min_size=1, max_size=4), min_size=1, max_size=4)
+    parts=st.lists(
+        st.lists(st.sets(st.integers(0, 8), min_size=1, max_size=3), min_size=1, max_size=4),
+        min_size=1,
+        max_size=4,
+    )
 )
 def test_stream_buffer_joins_its_parts_and_inverts_them(parts):
     buffer = StreamBuffer(9)
-    wanted = {}
+    wanted: dict[int, list[int]] = {}
     number = 0
     for part in parts:
         pairs = [page << 32 | row for row, pages in enumerate(part) for page in sorted(pages)]
@@ -77,8 +85,8 @@ def test_stream_buffer_joins_its_parts_and_inverts_them(parts):
     assert rows.batch.column(1).to_pylist() == [f"row {value}" for value in range(number)]
     assert inverted.pages.tolist() == sorted(wanted)
     for group, page in enumerate(inverted.pages.tolist()):
-        pairs = inverted.pairs[inverted.begin[group] : inverted.begin[group + 1]]
-        assert (pairs & 0xFFFFFFFF).tolist() == sorted(wanted[page])
+        found = inverted.pairs[inverted.begin[group] : inverted.begin[group + 1]]
+        assert (found & 0xFFFFFFFF).tolist() == sorted(wanted[page])
     assert (buffer.rows, buffer.pairs, buffer.wanted_pages, buffer.stream_bytes) == (0, 0, 0, 0)
 
 
@@ -101,11 +109,16 @@ def test_arrivals_says_when_nothing_came_and_passes_errors_on():
         raise OSError("gone")
 
     seen = []
-    with pytest.raises(OSError, match="gone"):
-        for item in arrivals(source(), lambda: 0.01):
+    items = arrivals(source(), lambda: 0.01)
+
+    def listen():
+        for item in items:
             seen.append(item)
             if item is None:
                 gate.set()
+
+    with pytest.raises(OSError, match="gone"):
+        listen()
     assert [item for item in seen if item is not None] == [1, 2]
     assert None in seen
 

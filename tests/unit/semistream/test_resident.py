@@ -24,7 +24,8 @@ def rss(field):
         line = next(line for line in status if line.startswith(field))
     return int(line.split()[1]) * 1024
 
-path, small, memory, batch_rows, keys = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+path, small, memory, *numbers = sys.argv[1:]
+batch_rows, keys = map(int, numbers)
 random = np.random.default_rng(1)
 notes = pa.array(["n" * 20] * batch_rows)
 

@@ -1,5 +1,6 @@
 """What is peculiar to SSIJ: every correction of the paper, the split of memory, deadlines, updates."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin import SSIJ, BudgetError, CorruptionError, Master, OptionError, Pause, SchemaError
+from adjoin import SSIJ, AdjoinError, BudgetError, CorruptionError, Master, OptionError, Pause, SchemaError
 from adjoin.master.device import Cost, SimulatedDisk
 from adjoin.parts.clock import SimulatedClock
+from adjoin.semistream.ssij.phases import Phases
 from tests.oracle import Predicate, assert_same_rows, expected
 
 DISK = Cost(positioning_seconds=8e-3, block_seconds=1e-3)
@@ -40,13 +42,12 @@ def slow_disk() -> dict[str, Any]:
     return {"clock": clock, "device": SimulatedDisk(clock, DISK)}
 
 
-class JoinsWhatIsCachedLater(SSIJ):
+class JoinsWhatIsCachedLater(Phases):
     """The letter of Algorithm 1: whether a page is cached is asked again after pages were evicted."""
 
     def _look_up(self, rows: Any, row: Any, page: Any, open_: Any) -> Iterator[pa.RecordBatch]:
         slot = self._pages.cache.slot_of_page[page]
         cached = slot >= 0
-        assert self._matcher is not None
         yield from self._matcher.join(rows, row[cached], slot[cached])
         self._pages.cache.drop_least_useful(1)
         missing = np.flatnonzero(self._pages.cache.slot_of_page[page] < 0)
@@ -54,11 +55,12 @@ class JoinsWhatIsCachedLater(SSIJ):
             yield from self._wait(rows, row, page, missing, open_)
 
 
-@pytest.mark.parametrize(("kind", "exact"), [(SSIJ, True), (JoinsWhatIsCachedLater, False)])
-def test_a_page_evicted_within_the_online_phase_is_not_joined_twice(kind, exact, tmp_path):
+@pytest.mark.parametrize(("phases", "exact"), [(Phases, True), (JoinsWhatIsCachedLater, False)])
+def test_a_page_evicted_within_the_online_phase_is_not_joined_twice(phases, exact, tmp_path, monkeypatch):
     """S-E1: the letter of the paper gives duplicates, the snapshot does not."""
     table = products(400, copies=3)
-    join = kind(build(table, tmp_path), on="id", memory="1MB", stream_rows=1)
+    monkeypatch.setattr("adjoin.semistream.ssij.operator.Phases", phases)
+    join = SSIJ(build(table, tmp_path), on="id", memory="1MB", stream_rows=1)
     random = np.random.default_rng(1)
     batches = [sales(random.integers(0, 800, 200)) for _ in range(6)]
     stream = pa.Table.from_batches(batches)
@@ -76,7 +78,7 @@ def test_without_room_and_without_pages_to_evict_a_join_phase_is_forced(tmp_path
     join = SSIJ(master, on="id", memory=SSIJ.least_memory(master), stream_rows=10**9)
     keys = np.random.default_rng(2).integers(0, 6000, 20_000)
     batches = [sales(keys[start : start + 500]) for start in range(0, len(keys), 500)]
-    seen = []
+    seen: list[pa.RecordBatch] = []
     for batch in batches:
         seen += join.push(batch)
         assert join.metrics()["peak_bytes"] <= join.metrics()["memory_bytes"]
@@ -146,7 +148,9 @@ def test_with_the_filter_a_key_inside_a_page_that_does_not_exist_costs_no_read(t
 
 def test_when_a_waiting_row_is_due_rows_not_looked_at_yet_are_served_with_it(tmp_path):
     """S-E7: the online phase runs first, then the join phase for both."""
-    join = SSIJ(build(products(2000), tmp_path), on="id", memory="8MB", deadline=1.0, input_rows=2, **slow_disk())
+    join = SSIJ(
+        build(products(2000), tmp_path), on="id", memory="8MB", deadline=1.0, input_rows=2, **slow_disk()
+    )
     clock = join._clock
     assert list(join.push(sales([10, 500]))) == []
     clock.sleep(0.6)
@@ -249,7 +253,7 @@ def test_a_row_that_matches_more_pages_than_fit_is_swept_in_portions(tmp_path):
     for how in ("inner", "left", "semi", "anti"):
         memory = SSIJ.least_memory(master)
         join = SSIJ(master, on="id", how=how, memory=memory, between=("lo", "hi"))
-        assert join._limit_needs < master.pages
+        assert join._phases._limit_needs < master.pages
         batches = list(join.run([stream]))
         actual = pa.Table.from_batches(batches, schema=join.schema_of(stream.schema))
         predicate = Predicate("id", between=("lo", "hi"))
@@ -306,13 +310,12 @@ def test_rows_with_the_nearest_deadline_are_served_first(tmp_path):
         join._check_batch(piece)
         assert join.offer(piece)
     taken = join._input.take(rows)
+    assert taken.due is not None
     assert taken.due.tolist() == sorted(due)[:rows]
 
 
 def test_deadlines_hold_while_the_source_blocks(tmp_path):
     """The source says nothing for a while; rows are answered within their deadline all the same."""
-    import time
-
     master = build(products(2000), tmp_path)
     join = SSIJ(master, on="id", memory="8MB", deadline=0.4)
     answered = []
@@ -324,8 +327,7 @@ def test_deadlines_hold_while_the_source_blocks(tmp_path):
         yield sales([12])
 
     served: list[pa.RecordBatch] = []
-    for batch in join.run(source()):
-        served.append(batch)
+    served.extend(join.run(source()))
     assert answered == [1]
     assert sum(batch.num_rows for batch in served) == 3
 
@@ -333,9 +335,8 @@ def test_deadlines_hold_while_the_source_blocks(tmp_path):
 def test_a_pause_answers_what_waits_and_lets_the_time_pass(tmp_path):
     options = slow_disk()
     join = SSIJ(build(products(2000), tmp_path), on="id", memory="8MB", **options)
-    seen = []
-    for batch in join.run([sales([10]), Pause(7.0), sales([12])]):
-        seen.append((batch.column("id").to_pylist(), options["clock"].now()))
+    answers = join.run([sales([10]), Pause(7.0), sales([12])])
+    seen = [(batch.column("id").to_pylist(), options["clock"].now()) for batch in answers]
     assert seen[0][0] == [10]
     assert seen[0][1] < 1.0
     assert seen[1][1] >= 7.0
@@ -408,8 +409,6 @@ def test_a_damaged_page_is_named_and_never_read_as_rows(tmp_path):
 
 
 def test_results_must_be_consumed_before_the_next_call_and_none_after_the_end(tmp_path):
-    from adjoin import AdjoinError
-
     join = SSIJ(build(products(10), tmp_path), on="id", memory="1MB")
     unread = join.push(sales([2]))
     with pytest.raises(AdjoinError, match="not consumed"):

@@ -1,7 +1,7 @@
-"""SSIJ, the semi-streamed index join."""
+"""SSIJ, the semi-streamed index join: the operator, its buffers and its deadlines."""
 
 import datetime
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -9,26 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import BudgetError, OptionError, SchemaError
-from adjoin.kernels.grouping import collect_needs, make_pairs
-from adjoin.kernels.search import expand, locate_pages
-from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
-from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.arrivals import arrivals
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, Pause, SystemClock
 from adjoin.parts.copying import compact
-from adjoin.parts.costmodel import JoinTimeEstimate
-from adjoin.parts.streambuffer import Arrivals, InputBuffer, InvertedIndex, Rows, StreamBuffer
+from adjoin.parts.streambuffer import Arrivals, InputBuffer, StreamBuffer
 from adjoin.semistream.contract import SemiStreamJoin
-from adjoin.semistream.matching import Matcher
-from adjoin.semistream.output import Output
 from adjoin.semistream.predicate import Distance
-from adjoin.semistream.readahead import read_in_waves
 from adjoin.semistream.residence import Residence, least_memory
 from adjoin.semistream.spec import On, make_spec
+from adjoin.semistream.ssij.phases import Phases
 
 _INPUT_ROWS = 16_384
 _STREAM_SHARE = 0.5
@@ -38,17 +31,6 @@ _STATE_BYTES = 64
 _DEADLINE_MARGIN = 1.25
 _MOST_STREAM_BYTES = 1 << 30
 """Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
-
-
-@dataclass
-class _Counts:
-    rows_in: int = 0
-    cache_hits: int = 0
-    rows_unmatched: int = 0
-    seconds_waiting_max: float = 0.0
-    deadlines_missed: int = 0
-    online_phases: int = 0
-    join_phases: int = 0
 
 
 @dataclass(frozen=True)
@@ -181,17 +163,11 @@ class SSIJ(SemiStreamJoin):
         self._clock = clock or SystemClock()
         self._own_disk = Disk() if device is None else None
         self._device: Device = device or cast(Disk, self._own_disk)
-        self._counts = _Counts()
         names = self._spec.columns if self._spec.gives_master_columns else ()
         verified = () if master.codec.ordered else master.key
         self._pages = Residence(master, {*names, *verified}, self._budget, self._device, decay)
+        self._phases = Phases(self._spec, self._pages, self._budget, self._clock, max_scan)
         self._input = InputBuffer()
-        self._waiting = StreamBuffer(len(self._pages.index))
-        cost = self._pages.reader.cost
-        page_blocks = self._pages.split.slot_bytes / BLOCK_BYTES
-        self._estimate = JoinTimeEstimate(cost.positioning_seconds + page_blocks * cost.block_seconds)
-        self._matcher: Matcher | None = None
-        self._output: Output | None = None
 
     @classmethod
     def least_memory(cls, master: Master) -> int:
@@ -211,12 +187,12 @@ class SSIJ(SemiStreamJoin):
         """
         reads = self._pages.counts
         return {
-            **vars(self._counts),
+            **vars(self._phases.counts),
             "rows_out": self._rows_out,
             "memory_bytes": self._budget.total_bytes,
             "peak_bytes": self._budget.peak_bytes,
             **vars(reads),
-            "rows_waiting": self._input.rows + self._waiting.rows,
+            "rows_waiting": self._input.rows + self._phases.waiting.rows,
             "pages_cached": len(self._pages.cache),
             "master_version": self._pages.master.version,
             **{f"bytes_{name}": held for name, held in self._budget.accounts().items()},
@@ -249,24 +225,15 @@ class SSIJ(SemiStreamJoin):
         """Raise AssertionError if a structure contradicts itself or its account."""
         self._pages.check_invariants()
         assert self._budget.account("input") >= self._input.bytes
-        assert self._budget.account("stream") >= self._waiting.stream_bytes
-        assert self._budget.account("inverted") >= self._waiting.inverted_bytes
+        assert self._budget.account("stream") >= self._phases.waiting.stream_bytes
+        assert self._budget.account("inverted") >= self._phases.waiting.inverted_bytes
 
     # The contract.
 
     def _begin(self, stream: pa.Schema) -> None:
-        schema = self.schema_of(stream)
-        pages, split = self._pages, self._pages.split
         if isinstance(self._options.deadline, str) and self._options.deadline not in stream.names:
             raise SchemaError(f"the stream has no column {self._options.deadline!r} for the deadline")
-        self._spec.predicate.bounds(pa.RecordBatch.from_pylist([], schema=stream))
-        layout = [pages.column(name) for name in self._spec.columns] if self._spec.gives_master_columns else []
-        codec = pages.master.codec
-        keys = [] if codec.ordered else [pages.column(name) for name in pages.master.key]
-        self._output = Output(schema, pages.columns, layout, split.output_bytes)
-        self._matcher = Matcher(
-            self._spec, codec, pages.arena, pages.columns, pages.encoded_key, keys, self._output, split.step_rows
-        )
+        self._phases.begin(stream)
 
     def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for piece in self._pieces(batch):
@@ -285,10 +252,11 @@ class SSIJ(SemiStreamJoin):
 
     def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
         if not master.schema.equals(self._pages.master.schema) or master.key != self._pages.master.key:
-            raise SchemaError("the other version has other columns or another key; make a new operator for it")
-        yield from self._join_phase()
+            raise SchemaError(
+                "the other version has other columns or another key; make a new operator for it"
+            )
+        yield from self._phases.join()
         self._pages.replace(master)
-        self._waiting = StreamBuffer(len(self._pages.index))
         if self._stream_schema is not None:
             self._begin(self._stream_schema)
 
@@ -306,19 +274,21 @@ class SSIJ(SemiStreamJoin):
             return False
         self._budget.add("input", arrived.bytes)
         self._input.add(arrived)
-        self._counts.rows_in += batch.num_rows
+        self._phases.counts.rows_in += batch.num_rows
         return True
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch in pieces that find room in the buffers, whatever they hold after a join phase."""
+        """The batch in pieces that find room in the buffers once these are empty."""
         split = self._pages.split
-        rows = batch.num_rows
-        if rows > split.step_rows or (rows > 1 and self._room_for(batch) > split.stream_bytes // 2):
-            half = min(split.step_rows, (rows + 1) // 2)
-            yield from self._pieces(batch.slice(0, half))
-            yield from self._pieces(batch.slice(half))
-        elif rows:
-            yield batch
+        start, size = 0, split.step_rows
+        while start < batch.num_rows:
+            piece = batch.slice(start, size)
+            if piece.num_rows > 1 and self._room_for(piece) > split.stream_bytes // 2:
+                size = piece.num_rows // 2
+            else:
+                yield piece
+                start += piece.num_rows
+                size = min(2 * size, split.step_rows)
 
     def _room_for(self, batch: pa.RecordBatch) -> int:
         """Bytes that the batch takes if all its rows wait in the input buffer, then in the stream buffer."""
@@ -326,10 +296,10 @@ class SSIJ(SemiStreamJoin):
 
     def _relieve(self) -> Iterator[pa.RecordBatch]:
         """Make room by answering rows."""
-        if self._waiting.rows:
-            yield from self._join_phase()
+        if self._phases.waiting.rows:
+            yield from self._phases.join()
         elif self._input.rows:
-            yield from self._online_phase()
+            yield from self._look_up()
         else:
             raise BudgetError(
                 f"a stream row is too large for memory={self._budget.total_bytes}; give twice the memory"
@@ -342,163 +312,28 @@ class SSIJ(SemiStreamJoin):
             if self._is_due():
                 yield from self._drain()
             elif self._input.rows >= input_rows:
-                yield from self._online_phase()
+                yield from self._look_up()
             elif self._stream_buffer_is_full():
-                yield from self._join_phase()
+                yield from self._phases.join()
             else:
                 return
 
+    def _look_up(self) -> Iterator[pa.RecordBatch]:
+        yield from self._phases.online(self._input.take(self._pages.split.step_rows))
+        self._budget.set("input", self._input.bytes)
+
     def _drain(self) -> Iterator[pa.RecordBatch]:
         while self._input.rows:
-            yield from self._online_phase()
-        yield from self._join_phase()
+            yield from self._look_up()
+        yield from self._phases.join()
 
     def _stream_buffer_is_full(self) -> bool:
         if self._options.stream_rows is not None:
-            return self._waiting.rows >= self._options.stream_rows
-        held = self._waiting.stream_bytes + self._waiting.inverted_bytes
+            return self._phases.waiting.rows >= self._options.stream_rows
+        held = self._phases.waiting.stream_bytes + self._phases.waiting.inverted_bytes
         return held >= min(_STREAM_SHARE * self._pages.split.stream_bytes, _MOST_STREAM_BYTES)
 
-    # Online phase.
-
-    def _online_phase(self) -> Iterator[pa.RecordBatch]:
-        self._counts.online_phases += 1
-        taken = self._input.take(self._pages.split.step_rows)
-        low, high, valid = self._spec.predicate.bounds(taken.batch)
-        rows = Rows(taken.batch, taken.arrived, taken.due, low, high, np.zeros(len(low), bool))
-        order = self._search_order(rows, valid)
-        index = self._pages.index
-        start, stop = locate_pages(low[order], high[order], index.first, index.last)
-        open_ = np.zeros(len(rows), bool)
-        limit = self._limit_needs
-        for begin, end in _portions(stop - start, limit):
-            count = stop[begin:end] - start[begin:end]
-            if count[0] > limit:
-                yield from self._sweep(rows, order[begin], range(start[begin], stop[begin], limit), stop[begin])
-                continue
-            owner, page = expand(start[begin:end], count, int(count.sum()))
-            yield from self._look_up(rows, order[begin:end][owner], page, open_)
-        self._counts.cache_hits += int(len(rows) - open_.sum())
-        yield from self._answer(rows, np.flatnonzero(~open_))
-        self._budget.set("input", self._input.bytes)
-
-    def _sweep(self, rows: Rows, row: int, firsts: range, stop: int) -> Iterator[pa.RecordBatch]:
-        """Answer a row that matches more pages than can be noted at once, some pages at a time."""
-        yield from self._join_phase()
-        for first in firsts:
-            page = np.arange(first, min(first + firsts.step, stop), dtype=np.int32)
-            yield from self._look_up(rows, np.full(len(page), row, np.int32), page, np.zeros(len(rows), bool))
-            if self._waiting.rows:
-                joined = yield from self._join_pages()
-                rows.matched[row] |= joined.matched[0]
-
-    def _search_order(self, rows: Rows, valid: Array | None) -> Array:
-        """Rows that may have a match, by ascending key."""
-        low = rows.low
-        filter_ = self._pages.filter
-        if filter_ is not None and self._spec.predicate.is_equality:
-            possible = filter_.contains(low)
-            valid = possible if valid is None else valid & possible
-        if valid is None:
-            return argsort_keys(low)
-        candidates = np.flatnonzero(valid).astype(np.int32)
-        return candidates[argsort_keys(low[candidates])]
-
-    def _look_up(self, rows: Rows, row: Array, page: Array, open_: Array) -> Iterator[pa.RecordBatch]:
-        """Join needs whose page is cached now; the others wait. Notes in `open_` which rows wait."""
-        self._pages.cache.credit(page)
-        slot = self._pages.cache.slot_of_page[page]
-        cached = slot >= 0
-        assert self._matcher is not None
-        yield from self._matcher.join(rows, row[cached], slot[cached])
-        missing = np.flatnonzero(~cached)
-        if not self._spec.gives_master_columns:
-            missing = missing[~rows.matched[row[missing]]]
-        if len(missing):
-            yield from self._wait(rows, row, page, missing, open_)
-
-    def _wait(
-        self, rows: Rows, row: Array, page: Array, missing: Array, open_: Array
-    ) -> Iterator[pa.RecordBatch]:
-        here = np.zeros(len(rows), bool)
-        here[row[missing]] = True
-        chosen = np.flatnonzero(here)
-        number = np.cumsum(here, dtype=np.int32) - np.int32(1)
-        pairs = make_pairs(row, page, missing, number)
-        waiting = rows.select(chosen)
-        while not self._hold(waiting, pairs):
-            if not self._waiting.rows:
-                raise BudgetError(
-                    f"rows that wait for pages find no room in memory={self._budget.total_bytes}; "
-                    "give more memory, or smaller batches"
-                )
-            yield from self._join_phase()
-        open_ |= here
-
-    def _hold(self, rows: Rows, pairs: Array) -> bool:
-        """Put rows into the stream buffer; False if no room could be made."""
-        stream_bytes, pair_bytes = rows.waiting_bytes, len(pairs) * StreamBuffer.pair_cost
-        if not self._pages.make_room(stream_bytes + pair_bytes):
-            return False
-        self._budget.add("stream", stream_bytes)
-        self._budget.add("inverted", pair_bytes)
-        self._waiting.add(rows, pairs)
-        self._budget.set("inverted", self._waiting.inverted_bytes)
-        return True
-
-    # Join phase.
-
-    def _join_phase(self) -> Iterator[pa.RecordBatch]:
-        if self._waiting.rows:
-            rows = yield from self._join_pages()
-            yield from self._answer(rows, np.arange(len(rows)))
-
-    def _join_pages(self) -> Generator[pa.RecordBatch, None, Rows]:
-        """Join all waiting rows with the pages they wait for; returns them."""
-        self._counts.join_phases += 1
-        began = self._clock.now()
-        rows, inverted = self._waiting.join_parts()
-        pages = self._pages
-        pages.spread()
-        slot = pages.cache.slot_of_page[inverted.pages]
-        cached = np.flatnonzero(slot >= 0)
-        yield from self._join_wave(rows, inverted, cached, slot[cached])
-        unread = np.flatnonzero(slot < 0)
-        for wave in read_in_waves(pages, inverted.pages[unread], self._options.max_scan):
-            yield from self._join_wave(rows, inverted, unread[wave.chosen], wave.slots)
-        pages.cache.fade()
-        self._estimate.observe(len(unread), self._clock.now() - began)
-        self._budget.set("stream", 0)
-        self._budget.set("inverted", 0)
-        return rows
-
-    def _join_wave(
-        self, rows: Rows, inverted: InvertedIndex, groups: Array, slots: Array
-    ) -> Iterator[pa.RecordBatch]:
-        """Join pages in memory with the rows that the inverted index has for them."""
-        assert self._matcher is not None
-        ends = np.cumsum(inverted.begin[groups + 1] - inverted.begin[groups])
-        total = int(ends[-1]) if len(ends) else 0
-        for start in range(0, total, self._limit_needs):
-            stop = min(start + self._limit_needs, total)
-            row, slot = collect_needs(inverted.pairs, inverted.begin, groups, slots, ends, start, stop)
-            yield from self._matcher.join(rows, row, slot)
-
-    # Answers and deadlines.
-
-    def _answer(self, rows: Rows, chosen: Array) -> Iterator[pa.RecordBatch]:
-        """These rows are finished: put out those without a match where the join wants them."""
-        if len(chosen) == 0:
-            return
-        unmatched = chosen[~rows.matched[chosen]]
-        self._counts.rows_unmatched += len(unmatched)
-        if self._spec.keeps_unmatched and len(unmatched):
-            assert self._output is not None
-            yield from self._output.alone(rows.batch, unmatched)
-        now = self._clock.now()
-        self._counts.seconds_waiting_max = max(self._counts.seconds_waiting_max, now - rows.arrived)
-        if rows.due is not None:
-            self._counts.deadlines_missed += int((rows.due[chosen] < now).sum())
+    # Deadlines.
 
     def _due(self, batch: pa.RecordBatch, now: float) -> Array | None:
         """When each row must be answered."""
@@ -511,11 +346,11 @@ class SSIJ(SemiStreamJoin):
 
     def _seconds_to_act(self) -> float:
         """How long the phases can still be put off before a deadline is missed."""
-        earliest = min(self._input.earliest_due, self._waiting.earliest_due)
+        earliest = min(self._input.earliest_due, self._phases.waiting.earliest_due)
         if earliest == np.inf:
             return np.inf
-        pages = min(self._waiting.wanted_pages + self._input.rows, len(self._pages.index))
-        return float(earliest - self._clock.now() - _DEADLINE_MARGIN * self._estimate.seconds(pages))
+        pages = min(self._phases.waiting.wanted_pages + self._input.rows, len(self._pages.index))
+        return float(earliest - self._clock.now() - _DEADLINE_MARGIN * self._phases.estimate.seconds(pages))
 
     def _is_due(self) -> bool:
         return self._seconds_to_act() <= 0
@@ -523,24 +358,6 @@ class SSIJ(SemiStreamJoin):
     def _patience_seconds(self) -> float | None:
         seconds = self._seconds_to_act()
         return None if seconds == np.inf else max(0.0, seconds)
-
-    @property
-    def _limit_needs(self) -> int:
-        """Needs handled at a time: they fit the work of a step, and the buffers if all must wait."""
-        split = self._pages.split
-        return max(1, min(split.step_rows, split.stream_bytes // 4 // StreamBuffer.pair_cost))
-
-
-def _portions(counts: Array, limit: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows that have together at most `limit` needs, or a single row; rows with none are left out."""
-    ends = np.cumsum(counts, dtype=np.int64)
-    begin = 0
-    while begin < len(counts):
-        before = ends[begin - 1] if begin else 0
-        end = max(int(np.searchsorted(ends, before + limit, side="right")), begin + 1)
-        if ends[end - 1] > before:
-            yield begin, end
-        begin = end
 
 
 def _seconds(column: pa.Array) -> Array:
