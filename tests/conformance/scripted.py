@@ -1,6 +1,6 @@
 """An input that reads as data: batches, pauses and new versions of the master in one list."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -19,11 +19,8 @@ class Refresh:
     snapshot: Snapshot
 
 
+# A script is a list of these: ``[b1, Pause(2), b2, Refresh(newer), b3]``
 Item: TypeAlias = pa.RecordBatch | Pause | Refresh
-
-
-# A script: ``[b1, Pause(2), b2, Refresh(newer), b3]``
-Script: TypeAlias = Sequence[Item]
 
 
 def chopped(stream: pa.Table, batch_rows: int) -> list[pa.RecordBatch]:
