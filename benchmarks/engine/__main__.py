@@ -91,8 +91,9 @@ def _run(arguments: argparse.Namespace) -> None:
         for result in run_case(plan, case) if case.goal in goals else ():
             rows.append({**origin, **result})
             _show(result)
-    partial = arguments.quick or arguments.contenders
-    folder = plan.data / "partial" if partial else _REPOSITORY / "docs" / "benchmarks"
+    folder = _REPOSITORY / "docs" / "benchmarks"
+    if arguments.quick or arguments.contenders:
+        folder = plan.data / ("quick" if arguments.quick else "partial")
     results.replace_goals(folder / "engine.csv", goals, rows)
     report.write(folder / "engine.csv", folder / "engine.md")
     print(f"results: {folder / 'engine.md'}", file=sys.stderr)

@@ -27,7 +27,6 @@ class SqliteJoin(Store):
     )
     variants: ClassVar[tuple[str, ...]] = (
         "temporary table, cache 200 MB",
-        "temporary table, cache 320 MB",
         "temporary table, mapped",
         "key lists, cache 200 MB",
         "key lists, mapped",
