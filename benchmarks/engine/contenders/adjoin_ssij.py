@@ -16,7 +16,7 @@ class SsijStreaming(Contender):
     name: ClassVar[str] = "ssij streaming"
     dataset: ClassVar[str] = "adjoin"
     settings: ClassVar[str] = (
-        '`memory="128MB"` under the cap, 1 GB where everything is cached; direct I/O, pages of 8 KiB; batches '
+        '`memory="128MB"` under the cap, 1 GB when all is cached; direct I/O, pages of 8 KiB; batches '
         "pushed one after another, `finish()` is timed too"
     )
     variants: ClassVar[tuple[str, ...]] = ("",)
