@@ -7,11 +7,14 @@ from adjoin.kernels.types import Array
 
 
 @njit(cache=True, nogil=True)
-def plan_reads(start: Array, stop: Array, positioning: float, transfer: float, max_scan: int) -> Array:
+def plan_reads(
+    start: Array, stop: Array, positioning: float, transfer: float, max_scan: int, max_pages: int
+) -> Array:
     """First page of every scan of the cheapest plan, as ascending positions into `start`.
 
     Page i covers the blocks [start[i], stop[i]), ascending and disjoint. A scan of n blocks
-    costs `positioning + transfer * n` and covers at most `max_scan` blocks, or a single page.
+    costs `positioning + transfer * n` and covers at most `max_scan` blocks, or a single page, and
+    at most `max_pages` pages.
     With cost[k] the least cost of the pages before k,
 
         cost[k+1] = positioning + transfer * stop[k] + min over j (cost[j] - transfer * start[j])
@@ -33,7 +36,7 @@ def plan_reads(start: Array, stop: Array, positioning: float, transfer: float, m
             tail -= 1
         queue[tail] = k
         tail += 1
-        while queue[head] < k and stop[k] - start[queue[head]] > max_scan:
+        while queue[head] < k and (stop[k] - start[queue[head]] > max_scan or k - queue[head] >= max_pages):
             head += 1
         j = queue[head]
         cost[k + 1] = positioning + transfer * (stop[k] - start[j]) + cost[j]

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from adjoin.kernels.types import Array
 
 _POOL = pa.system_memory_pool()
+_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
@@ -18,6 +19,26 @@ def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
     chosen = pa.array(rows)
     columns = [pc.take(column, chosen, boundscheck=False, memory_pool=_POOL) for column in batch.columns]
     return _batch(columns, batch.schema, len(rows))
+
+
+def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with string and binary views in their large plain types, which can be taken from."""
+    plain = [_PLAIN.get(column.type) for column in batch.columns]
+    if not any(plain):
+        return batch
+    columns = [
+        column.cast(type_) if type_ else column for column, type_ in zip(batch.columns, plain, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def can_be_taken(type_: pa.DataType) -> bool:
+    """Whether Arrow can pick values of this type."""
+    try:
+        pc.take(pa.nulls(1, _PLAIN.get(type_, type_)), pa.array([0]))
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:

@@ -25,7 +25,7 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A copy whose buffers hold its own rows alone.
 
     Arrow serializes a slice with up to 63 bytes of its neighbours in each buffer, and a nested column
-    whose slice has no items with all the items of the whole column.
+    whose slice has no items with the offsets of all items of the whole column.
     """
     return batch.take(pa.array(np.arange(batch.num_rows)))
 

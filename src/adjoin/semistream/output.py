@@ -38,7 +38,7 @@ class Output:
         for begin, end in self._cuts(self._stream_bytes(batch, rows), len(rows)):
             some = take_rows(batch, rows[begin:end])
             nulls = [pa.nulls(end - begin, field.type) for field in list(self.schema)[batch.num_columns :]]
-            yield pa.RecordBatch.from_arrays([*some.columns, *nulls], schema=self.schema)
+            yield self._batch([*some.columns, *nulls])
 
     def matched(self, batch: pa.RecordBatch, rows: Array, places: Places) -> Iterator[pa.RecordBatch]:
         """Stream rows, each beside the master row at its place."""
@@ -53,7 +53,14 @@ class Output:
                 _wrap(self._columns.take(column, part), field.type)
                 for column, field in zip(self._layout, fields, strict=True)
             ]
-            yield pa.RecordBatch.from_arrays([*some.columns, *values], schema=self.schema)
+            yield self._batch([*some.columns, *values])
+
+    def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        fields = zip(columns, self.schema, strict=True)
+        as_declared = [
+            column if column.type.equals(field.type) else column.cast(field.type) for column, field in fields
+        ]
+        return pa.RecordBatch.from_arrays(as_declared, schema=self.schema)
 
     def _stream_bytes(self, batch: pa.RecordBatch, rows: Array) -> Array | int:
         fixed = _fixed_row_bytes(batch.schema)

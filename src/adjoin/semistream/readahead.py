@@ -70,13 +70,13 @@ def _starts(
     index, cost = pages.index, pages.reader.cost
     wave_pages = pages.split.wave_pages
     page_blocks = pages.split.slot_bytes // BLOCK_BYTES
-    longest = min(max_scan, wave_pages) * page_blocks
     plan = make_plan(
         position[order],
         index.blocks[wanted[order]].astype(np.int64),
         cost.positioning_seconds,
         cost.block_seconds,
-        longest,
+        max_scan * page_blocks,
+        wave_pages,
     )
     for begin, end in _cut_waves(plan, wave_pages):
         chosen = order[plan.first[begin] : plan.last[end - 1] + 1]
@@ -110,7 +110,7 @@ def _read_oversize(pages: Residence, wanted: Array, chosen: int) -> Iterator[Wav
     """A page larger than a slot has one place, is joined there, and is not cached."""
     page = wanted[chosen : chosen + 1]
     slot = np.array([pages.arena.oversize_slot], np.int32)
-    plan = make_plan(pages.reader.position(page), pages.index.blocks[page].astype(np.int64), 0.0, 0.0, 1)
+    plan = make_plan(pages.reader.position(page), pages.index.blocks[page].astype(np.int64), 0.0, 0.0, 1, 1)
     pages.reader.start(page, slot, plan, 0, 1)()
     yield Wave(np.array([chosen]), slot)
 

@@ -19,7 +19,7 @@ def plan_cost(start, stop, firsts, positioning, transfer):
     )
 
 
-def brute_force(start, stop, positioning, transfer, max_scan):
+def brute_force(start, stop, positioning, transfer, max_scan, max_pages=1000):
     """Least cost over every way to cut the pages into scans."""
 
     @cache
@@ -28,7 +28,7 @@ def brute_force(start, stop, positioning, transfer, max_scan):
             return 0.0
         return min(
             positioning + transfer * (stop[last] - start[first]) + best(last + 1)
-            for last in range(first, len(start))
+            for last in range(first, min(len(start), first + max_pages))
             if last == first or stop[last] - start[first] <= max_scan
         )
 
@@ -62,7 +62,7 @@ costs = st.tuples(st.integers(0, 40), st.integers(1, 5)).map(lambda pair: (float
 @given(pages=wanted_pages(), cost=costs, max_scan=st.integers(1, 80))
 def test_plan_is_as_cheap_as_the_best_of_all_plans(pages, cost, max_scan):
     start, blocks = pages
-    plan = make_plan(start, blocks, *cost, max_scan)
+    plan = make_plan(start, blocks, *cost, max_scan, 1000)
     ours = plan_cost(start, start + blocks, plan.first.tolist(), *cost)
     assert ours == pytest.approx(brute_force(start.tolist(), (start + blocks).tolist(), *cost, max_scan))
 
@@ -70,7 +70,7 @@ def test_plan_is_as_cheap_as_the_best_of_all_plans(pages, cost, max_scan):
 @given(pages=wanted_pages(), cost=costs, max_scan=st.integers(1, 80))
 def test_plan_covers_every_page_once_within_the_longest_scan(pages, cost, max_scan):
     start, blocks = pages
-    plan = make_plan(start, blocks, *cost, max_scan)
+    plan = make_plan(start, blocks, *cost, max_scan, 1000)
     covered = [
         page for first, last in zip(plan.first, plan.last, strict=True) for page in range(first, last + 1)
     ]
@@ -83,7 +83,7 @@ def test_plan_covers_every_page_once_within_the_longest_scan(pages, cost, max_sc
 @given(pages=wanted_pages(), cost=costs)
 def test_without_a_longest_scan_the_gap_rule_is_optimal(pages, cost):
     start, blocks = pages
-    plan = make_plan(start, blocks, *cost, 1 << 40)
+    plan = make_plan(start, blocks, *cost, 1 << 40, 1000)
     by_gaps = greedy(start, start + blocks, *cost, 1 << 40)
     ours = plan_cost(start, start + blocks, plan.first.tolist(), *cost)
     assert ours == pytest.approx(plan_cost(start, start + blocks, by_gaps, *cost))
@@ -92,7 +92,7 @@ def test_without_a_longest_scan_the_gap_rule_is_optimal(pages, cost):
 @given(pages=wanted_pages(), cost=costs, max_scan=st.integers(1, 80))
 def test_plan_is_never_dearer_than_greedy(pages, cost, max_scan):
     start, blocks = pages
-    plan = make_plan(start, blocks, *cost, max_scan)
+    plan = make_plan(start, blocks, *cost, max_scan, 1000)
     ours = plan_cost(start, start + blocks, plan.first.tolist(), *cost)
     theirs = plan_cost(start, start + blocks, greedy(start, start + blocks, *cost, max_scan), *cost)
     assert ours <= theirs + 1e-9
@@ -100,7 +100,7 @@ def test_plan_is_never_dearer_than_greedy(pages, cost, max_scan):
 
 def test_plan_beats_greedy_where_the_longest_scan_cuts_badly():
     start, blocks = np.array([0, 3, 4]), np.array([1, 1, 1])
-    plan = make_plan(start, blocks, 10.0, 1.0, 4)
+    plan = make_plan(start, blocks, 10.0, 1.0, 4, 1000)
     stop = start + blocks
     ours = plan_cost(start, stop, plan.first.tolist(), 10.0, 1.0)
     theirs = plan_cost(start, stop, greedy(start, stop, 10.0, 1.0, 4), 10.0, 1.0)
@@ -110,14 +110,26 @@ def test_plan_beats_greedy_where_the_longest_scan_cuts_badly():
 def test_two_pages_share_a_scan_iff_their_distance_is_below_one_plus_s_over_t():
     positioning, transfer = 8.0, 2.0
     for distance in range(1, 12):
-        plan = make_plan(np.array([0, distance]), np.array([1, 1]), positioning, transfer, 1 << 40)
+        plan = make_plan(np.array([0, distance]), np.array([1, 1]), positioning, transfer, 1 << 40, 1000)
         assert (len(plan) == 1) == (
             distance < 1 + positioning / transfer
         ) or distance == 1 + positioning / transfer
 
 
+@given(pages=wanted_pages(), cost=costs, max_scan=st.integers(1, 80), max_pages=st.integers(1, 5))
+def test_no_scan_has_more_pages_than_allowed_and_the_plan_is_still_the_cheapest(
+    pages, cost, max_scan, max_pages
+):
+    start, blocks = pages
+    plan = make_plan(start, blocks, *cost, max_scan, max_pages)
+    assert (plan.last - plan.first).max() < max_pages
+    ours = plan_cost(start, start + blocks, plan.first.tolist(), *cost)
+    stop = (start + blocks).tolist()
+    assert ours == pytest.approx(brute_force(start.tolist(), stop, *cost, max_scan, max_pages))
+
+
 def test_a_page_longer_than_the_longest_scan_is_a_scan_of_its_own():
-    plan = make_plan(np.array([0, 9, 10]), np.array([9, 1, 1]), 1.0, 1.0, 3)
+    plan = make_plan(np.array([0, 9, 10]), np.array([9, 1, 1]), 1.0, 1.0, 3, 1000)
     assert plan.first.tolist() == [0, 1]
 
 
@@ -134,7 +146,7 @@ def test_the_plan_of_a_million_pages_takes_linear_memory_and_the_paper_recurrenc
             if length > max_scan:
                 break
             opt[j] = min(opt[j], positioning + transfer * length + opt[k + 1])
-    plan = make_plan(start, blocks, positioning, transfer, max_scan)
+    plan = make_plan(start, blocks, positioning, transfer, max_scan, 10_000)
     assert plan_cost(start, start + blocks, plan.first.tolist(), positioning, transfer) == pytest.approx(
         opt[0]
     )

@@ -31,7 +31,7 @@ def test_every_type_in_one_message() -> None:
 
 
 def test_a_slice_without_items_does_not_carry_the_items_of_others() -> None:
-    lists = pa.array([[]] * 50 + [["x" * 1000]] * 50, pa.list_(pa.string()))
+    lists = pa.array([[]] * 50 + [["x"] * 1000] * 50, pa.list_(pa.string()))
     batch = pa.record_batch({"c": lists}).slice(0, 50)
     assert compact(batch).equals(batch)
     assert compact(batch).serialize().size < 1000

@@ -15,8 +15,8 @@ from adjoin.master.master import Master
 from adjoin.parts.arrivals import arrivals
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, Pause, SystemClock
-from adjoin.parts.copying import compact
-from adjoin.parts.streambuffer import Arrivals, InputBuffer, StreamBuffer
+from adjoin.parts.copying import compact, without_views
+from adjoin.parts.streambuffer import Arrivals, InputBuffer
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.predicate import Distance
 from adjoin.semistream.residence import Residence, least_memory
@@ -238,7 +238,7 @@ class SSIJ(SemiStreamJoin):
     def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for piece in self._pieces(batch):
             while not self.offer(piece):
-                yield from self._relieve()
+                yield from self._relieve(piece.nbytes)
             yield from self._work()
 
     def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
@@ -282,41 +282,45 @@ class SSIJ(SemiStreamJoin):
         split = self._pages.split
         start, size = 0, split.step_rows
         while start < batch.num_rows:
-            piece = batch.slice(start, size)
-            if piece.num_rows > 1 and self._room_for(piece) > split.stream_bytes // 2:
+            piece = without_views(batch.slice(start, size))
+            if piece.num_rows > 1 and _buffer_bytes(piece.nbytes, piece.num_rows) > split.stream_bytes // 4:
                 size = piece.num_rows // 2
             else:
                 yield piece
                 start += piece.num_rows
                 size = min(2 * size, split.step_rows)
 
-    def _room_for(self, batch: pa.RecordBatch) -> int:
-        """Bytes that the batch takes if all its rows wait in the input buffer, then in the stream buffer."""
-        return 4 * int(batch.nbytes) + (_STATE_BYTES + StreamBuffer.pair_cost) * batch.num_rows
-
-    def _relieve(self) -> Iterator[pa.RecordBatch]:
+    def _relieve(self, row_bytes: int) -> Iterator[pa.RecordBatch]:
         """Make room by answering rows."""
         if self._phases.waiting.rows:
             yield from self._phases.join()
         elif self._input.rows:
             yield from self._look_up()
         else:
+            enough = self._budget.total_bytes + 2 * _buffer_bytes(row_bytes, 1)
             raise BudgetError(
-                f"a stream row is too large for memory={self._budget.total_bytes}; give twice the memory"
+                f"a stream row of {row_bytes:,} bytes finds no room in memory={self._budget.total_bytes}; "
+                f"give memory={enough} or more"
             )
 
     def _work(self) -> Iterator[pa.RecordBatch]:
         """Run the phases whose time has come."""
-        input_rows = self._options.input_rows or min(_INPUT_ROWS, self._pages.split.step_rows)
         while True:
             if self._is_due():
                 yield from self._drain()
-            elif self._input.rows >= input_rows:
+            elif self._input_is_enough():
                 yield from self._look_up()
             elif self._stream_buffer_is_full():
                 yield from self._phases.join()
             else:
                 return
+
+    def _input_is_enough(self) -> bool:
+        """Enough rows for an online phase, or so many that they must find room if all have to wait."""
+        split = self._pages.split
+        enough = self._options.input_rows or min(_INPUT_ROWS, split.step_rows)
+        held = _buffer_bytes(self._input.bytes // 2, self._input.rows)
+        return self._input.rows >= enough or held > split.stream_bytes // 4
 
     def _look_up(self) -> Iterator[pa.RecordBatch]:
         yield from self._phases.online(self._input.take(self._pages.split.step_rows))
@@ -358,6 +362,11 @@ class SSIJ(SemiStreamJoin):
     def _patience_seconds(self) -> float | None:
         seconds = self._seconds_to_act()
         return None if seconds == np.inf else max(0.0, seconds)
+
+
+def _buffer_bytes(stream_bytes: int, rows: int) -> int:
+    """What rows take in the input buffer, and in the stream buffer if all have to wait."""
+    return 4 * stream_bytes + _STATE_BYTES * rows
 
 
 def _seconds(column: pa.Array) -> Array:

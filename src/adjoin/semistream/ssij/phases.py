@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import BudgetError
+from adjoin.errors import BudgetError, SchemaError
 from adjoin.kernels.grouping import collect_needs, make_pairs
 from adjoin.kernels.search import expand, locate_pages
 from adjoin.kernels.sorting import argsort_keys
@@ -14,6 +14,7 @@ from adjoin.kernels.types import Array
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
+from adjoin.parts.copying import can_be_taken, without_views
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer
 from adjoin.semistream.matching import Matcher
@@ -69,7 +70,12 @@ class Phases:
         """Prepare for rows with this schema, on the master version that is in memory."""
         pages, codec, split = self._pages, self._pages.master.codec, self._pages.split
         schema = self._spec.output_schema(stream, pages.master.schema)
-        self._spec.predicate.bounds(pa.RecordBatch.from_pylist([], schema=stream))
+        for field in stream:
+            if not can_be_taken(field.type):
+                raise SchemaError(
+                    f"the stream's column {field.name!r} of type {field.type} cannot pass; cast it"
+                )
+        self._spec.predicate.bounds(without_views(pa.RecordBatch.from_pylist([], schema=stream)))
         names = self._spec.columns if self._spec.gives_master_columns else ()
         keys = () if codec.ordered else pages.master.key
         self._output = Output(
@@ -147,9 +153,12 @@ class Phases:
         waiting = rows.select(chosen)
         while not self._hold(waiting, pairs):
             if not self.waiting.rows:
+                enough = self._budget.total_bytes + 2 * (
+                    waiting.waiting_bytes + StreamBuffer.pair_cost * len(pairs)
+                )
                 raise BudgetError(
                     f"rows that wait for pages find no room in memory={self._budget.total_bytes}; "
-                    "give more memory, or smaller batches"
+                    f"give memory={enough} or more"
                 )
             yield from self.join()
         open_ |= here
