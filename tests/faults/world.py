@@ -79,8 +79,10 @@ class World:
         if self._survives == "nothing":
             for path in self._new_names:
                 Path(path).unlink(missing_ok=True)
+            # Directories are synced apart: the worst is that manifests come back and their files do not.
             for path, data in self._removed.items():
-                Path(path).write_bytes(data)
+                if path.endswith(".json"):
+                    Path(path).write_bytes(data)
 
 
 class FullDisk:
@@ -177,7 +179,7 @@ class Vacuum:
         with Master.open(path / "m") as master:
             master.apply(NEW.slice(0, 3), txn="more").close()
         for part in ("data", "index", "tmp"):
-            (path / "m" / part / "garbage").write_bytes(b"garbage")
+            (path / "m" / part / f"{'0' * 32}.arrow").write_bytes(b"garbage")
 
     def act(self, path: Path) -> None:
         with Master.open(path / "m") as master:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adjoin.errors import ConflictError
 from adjoin.master.build import write_index
-from adjoin.master.changes import ChangeSet, Resolved, matches
+from adjoin.master.changes import LARGEST_CHUNK_BYTES, ChangeSet, Resolved, matches
 from adjoin.master.datafile import DataFile, PageWriter, read_pages
 from adjoin.master.filter import KeyFilter, KeySpool
 from adjoin.master.index import PageIndex
@@ -78,7 +78,7 @@ class Rewriter:
         self._manifest = base.manifest
         self._index = base.index
         self._schema = base.manifest.stored_schema
-        self._slice_bytes = memory_bytes // 16
+        self._slice_bytes = min(memory_bytes // 16, LARGEST_CHUNK_BYTES)
         self._cutter = PageCutter(self._schema, base.manifest.page_bytes, base.manifest.fill)
         self._writer = PageWriter(home.data_dir, self._schema)
         self._filter = base.filter.copy() if base.filter else None

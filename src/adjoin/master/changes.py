@@ -19,6 +19,7 @@ from adjoin.master.versions import Home
 
 OPERATION_COLUMN = "_op"
 UPSERT, DELETE, INSERT = range(3)
+LARGEST_CHUNK_BYTES = 256 << 20  # string columns that are put together stay below the 2 GiB of their offsets
 _OPERATIONS = ["upsert", "delete", "insert"]
 
 
@@ -48,7 +49,7 @@ class ChangeSet:
         self._manifest = manifest
         self._codec = manifest.codec
         self._stored = pa.schema([field.with_nullable(True) for field in manifest.stored_schema])
-        self._chunk_bytes = max(4096, memory_bytes // 16)
+        self._chunk_bytes = min(max(4096, memory_bytes // 16), LARGEST_CHUNK_BYTES)
         schema = self._stored.append(pa.field(OPERATION_COLUMN, pa.int8()))
         self._sorter = ExternalSorter(
             lambda: home.temporary(".run"), schema, manifest.key_column, memory_bytes // 2

@@ -92,10 +92,6 @@ class KeyCodec:
         named = zip(self.columns, columns, self.types, strict=True)
         return [_conform(name, _unwrap(column), type_) for name, column, type_ in named]
 
-    def check_types(self, types: Sequence[pa.DataType]) -> None:
-        """Raise the SchemaError that `conform` would for columns of these types."""
-        self.conform([pa.array([], type_) for type_ in types])
-
     def same(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
         """Where the keys of two lists of conformed columns are equal, row by row; null equals nothing."""
         equal = np.ones(len(left[0]), np.bool_)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adjoin.errors import OptionError
 from adjoin.master import files
-from adjoin.master.versions import Home
+from adjoin.master.versions import OWN_NAME, Home
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,14 @@ def _remove_version(home: Home, version: int) -> bool:
 
 
 def remove_orphans(home: Home, named: set[str]) -> tuple[int, int]:
-    """Remove files that are not named; the caller holds the exclusive lock of writers."""
+    """Remove files that are not named; the caller holds the exclusive lock of writers.
+
+    Only names that adjoin gives are touched: a first build may have been pointed at a directory in use.
+    """
     count = size = 0
     for directory in (home.data_dir, home.index_dir, home.tmp_dir):
         for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
-            if entry.name not in named:
+            if entry.name not in named and OWN_NAME.fullmatch(entry.name):
                 size += entry.stat().st_size
                 count += 1
                 files.unlink(entry.path)

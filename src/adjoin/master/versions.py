@@ -15,6 +15,7 @@ from adjoin.master import files
 from adjoin.master.files import Bytes, Lock
 from adjoin.master.manifest import Manifest
 
+OWN_NAME = re.compile(r"[0-9a-f]{32}\.(arrow|json|keys|run)")
 _MANIFEST_NAME = re.compile(r"(\d{20})\.json")
 
 
@@ -38,11 +39,18 @@ class Home:
         self.lock_path = os.path.join(self.path, "writers.lock")
 
     def create(self) -> None:
+        """Make the directories, durable with all their parents that are new."""
+        old = self.path
+        while not os.path.isdir(old) and old != os.path.dirname(old):
+            old = os.path.dirname(old)
         for directory in (self.versions_dir, self.data_dir, self.index_dir, self.tmp_dir):
             files.make_dir(directory)
         files.make_lock_file(self.lock_path)
-        files.sync_dir(self.path)
-        files.sync_dir(os.path.dirname(self.path))
+        new = self.path
+        while new != old:
+            files.sync_dir(new)
+            new = os.path.dirname(new)
+        files.sync_dir(old)
 
     def manifest_path(self, version: int) -> str:
         return os.path.join(self.versions_dir, f"{version:020d}.json")

@@ -106,7 +106,7 @@ def test_a_killed_reader_pins_nothing(tmp_path: Path) -> None:
 def test_orphans_go(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 1)
     for part in ("data", "index", "tmp"):
-        (tmp_path / "m" / part / "garbage").write_bytes(b"12345")
+        (tmp_path / "m" / part / f"{'0' * 32}.run").write_bytes(b"12345")
     gone = master.vacuum()
     assert (gone.files, gone.bytes) == (3, 15)
     assert _present(tmp_path / "m") == _named(tmp_path / "m")
@@ -114,12 +114,13 @@ def test_orphans_go(tmp_path: Path) -> None:
 
 def test_while_a_writer_is_at_work_nothing_goes(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 3)
-    (tmp_path / "m" / "data" / "new").write_bytes(b"being written")
+    new = tmp_path / "m" / "data" / f"{'0' * 32}.arrow"
+    new.write_bytes(b"being written")
     with Home(master.path).lock_writers():
         assert master.vacuum(keep=1) == Vacuumed((), 0, 0)
     assert master.versions() == [1, 2, 3]
     assert master.vacuum(keep=1).versions == (1, 2)
-    assert not (tmp_path / "m" / "data" / "new").exists()
+    assert not new.exists()
 
 
 def test_the_newest_version_cannot_be_removed(tmp_path: Path) -> None:
@@ -137,3 +138,15 @@ def test_a_writer_whose_successors_were_vacuumed_is_told(tmp_path: Path) -> None
     assert newest.vacuum(keep=1).versions == (2,)
     with pytest.raises(ConflictError):
         first.apply(changes([("upsert", 1, "stale")], pa.int64()))
+
+
+def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
+    """A first build sweeps what a crashed one has left, also where somebody keeps other data."""
+    for part in ("data", "index", "tmp"):
+        (tmp_path / part / "deep").mkdir(parents=True)
+        (tmp_path / part / "thesis.arrow").write_text("years of work")
+    (tmp_path / "data" / f"{'0' * 32}.arrow").write_bytes(b"left by a crash")
+    master = _versions(tmp_path, 3)
+    master.vacuum(keep=1)
+    assert sorted(path.name for path in tmp_path.rglob("thesis.arrow")) == ["thesis.arrow"] * 3
+    assert not (tmp_path / "data" / f"{'0' * 32}.arrow").exists()
