@@ -4,4 +4,8 @@ from numba import types
 
 memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
 preadv = types.ExternalFunction("preadv", types.int64(types.int32, types.int64, types.int32, types.int64))
+syscall = types.ExternalFunction(
+    "syscall",
+    types.int64(types.int64, types.int64, types.int64, types.int64, types.int64, types.int64),
+)
 madvise = types.ExternalFunction("madvise", types.int32(types.int64, types.int64, types.int32))

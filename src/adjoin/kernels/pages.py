@@ -61,7 +61,34 @@ def find_buffers(
 
 
 @njit(cache=True, nogil=True)
+def admit_page(
+    arena: Array,
+    words: Array,
+    at: int,
+    length: int,
+    checksum: int,
+    wanted: Array,
+    offsets: Array,
+    rows: Array,
+    slot: int,
+) -> bool:
+    """Verify a page that has arrived and note where its buffers are; False if it is damaged."""
+    if hash_bytes(arena, at, at + length) != checksum:
+        return False
+    find_buffers(arena, words, at, wanted, offsets, rows, slot)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _read(descriptor: int, vectors: Array, used: int, offset: int) -> int:
+    # A function of its own: numba frees a local array after its last mention, which an address is not,
+    # but never an argument that the caller still holds.
+    return preadv(descriptor, vectors.ctypes.data, used, offset)
+
+
+@njit(cache=True, nogil=True)
 def _scan(
+    vectors: Array,
     descriptor: int,
     offset: Array,
     length: Array,
@@ -73,7 +100,6 @@ def _scan(
     scratch_bytes: int,
 ) -> bool:
     """Read the pages first..last in one pass; what lies between them goes to the scratch block."""
-    vectors = np.empty(2 * _MAX_VECTORS, np.int64)
     used = 0
     begin = offset[first]
     expected = 0
@@ -81,7 +107,7 @@ def _scan(
         gap = offset[page] - (begin + expected)
         while gap > 0 or used + 1 >= _MAX_VECTORS:
             if used + 1 >= _MAX_VECTORS:
-                if preadv(descriptor, vectors.ctypes.data, used, begin) != expected:
+                if _read(descriptor, vectors, used, begin) != expected:
                     return False
                 begin += expected
                 expected = 0
@@ -97,7 +123,7 @@ def _scan(
         vectors[2 * used + 1] = length[page]
         used += 1
         expected += length[page]
-    return preadv(descriptor, vectors.ctypes.data, used, begin) == expected
+    return _read(descriptor, vectors, used, begin) == expected
 
 
 @njit(cache=True, nogil=True)
@@ -120,23 +146,34 @@ def read_scans(
     offsets: Array,
     rows: Array,
 ) -> tuple[int, int]:
-    """Read scans, verify every page and find its buffers: (READ | READ_FAILED | PAGE_DAMAGED, page)."""
+    """Read scans, verify every page and find its buffers: (READ | READ_FAILED | PAGE_DAMAGED, page).
+
+    Without checksums the pages are only read.
+    """
     address = arena.ctypes.data
-    target = np.empty(len(slot), np.int64)
+    target = slot_base[slot]
+    vectors = np.empty(2 * _MAX_VECTORS, np.int64)
     for scan in range(from_scan, to_scan):
         first = scan_first[scan]
         last = scan_last[scan]
-        for page in range(first, last + 1):
-            target[page] = slot_base[slot[page]]
         if not _scan(
-            descriptor[first], offset, length, target, first, last, address, address + scratch, scratch_bytes
+            vectors,
+            descriptor[first],
+            offset,
+            length,
+            target,
+            first,
+            last,
+            address,
+            address + scratch,
+            scratch_bytes,
         ):
             return READ_FAILED, first
         for page in range(first, last + 1):
-            at = target[page]
-            if hash_bytes(arena, at, at + length[page]) != checksum[page]:
+            if len(checksum) and not admit_page(
+                arena, words, target[page], length[page], checksum[page], wanted, offsets, rows, slot[page]
+            ):
                 return PAGE_DAMAGED, page
-            find_buffers(arena, words, at, wanted, offsets, rows, slot[page])
     return READ, -1
 
 
@@ -151,17 +188,3 @@ def give_back(arena: Array, slots: Array, slot_bytes: int) -> None:
             j += 1
         madvise(address + slots[i] * slot_bytes, (j - i + 1) * slot_bytes, _DONTNEED)
         i = j + 1
-
-
-@njit(cache=True, nogil=True)
-def read_blocks(descriptor: int, start_blocks: Array, blocks: int) -> int:
-    """Read `blocks` blocks at each start and forget them: READ or READ_FAILED."""
-    room = np.empty((blocks + 1) * _BLOCK, np.uint8)
-    address = (room.ctypes.data + _BLOCK - 1) // _BLOCK * _BLOCK
-    vector = np.empty(2, np.int64)
-    vector[0] = address
-    vector[1] = blocks * _BLOCK
-    for i in range(len(start_blocks)):
-        if preadv(descriptor, vector.ctypes.data, 1, start_blocks[i] * _BLOCK) != blocks * _BLOCK:
-            return READ_FAILED
-    return READ

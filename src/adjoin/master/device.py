@@ -6,24 +6,52 @@ the two, so the same operator coalesces reads for a spinning disk and for an obj
 
 import json
 import os
+import queue
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from adjoin.errors import StorageError
-from adjoin.kernels.pages import read_blocks
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.kernels.pages import READ, read_scans
+from adjoin.kernels.types import Array
+from adjoin.master.asyncqueue import AsyncQueue
+from adjoin.parts.arena import BLOCK_BYTES, Arena
 from adjoin.parts.clock import Clock
 
-ReadTask = Callable[[int, int], tuple[int, int]]
-"""Reads the scans from the first number up to the second; returns a status and a page."""
+Status = tuple[int, int]
+"""Whether scans were read, and the page at which it went wrong."""
+
+
+@dataclass(frozen=True)
+class ReadJob:
+    """Scans to read: the arguments of `read_scans`, before and after the range of scans.
+
+    Attributes:
+        scans: Their number.
+        blocks: Blocks that they read.
+    """
+
+    first: Array
+    last: Array
+    places: tuple[Any, ...]
+    scans: int
+    blocks: int
+
+    def read(self, begin: int, end: int) -> Status:
+        """Read the scans begin..end-1, one after the other."""
+        return read_scans(self.first, self.last, begin, end, *self.places)
+
+    def read_ahead(self, queue: AsyncQueue, begin: int, end: int) -> Status:
+        """Read the scans begin..end-1, many at once."""
+        return queue.read(self.first, self.last, begin, end, *self.places)
 
 
 @dataclass(frozen=True)
@@ -44,15 +72,18 @@ class Device(Protocol):
     def open(self, path: str) -> int:
         """A descriptor for reading."""
 
-    def start(self, task: ReadTask, scans: int, blocks: int) -> "Callable[[], list[tuple[int, int]]]":
-        """Begin to read so many scans; the function returned waits for them."""
+    def start(self, job: ReadJob) -> Callable[[], list[Status]]:
+        """Begin to read; the function returned waits until all is read."""
 
     def close(self) -> None:
         """Stop all threads."""
 
 
 class Disk:
-    """The file system, read by several threads at once, past the page cache where it allows.
+    """The file system, with many reads in flight, past the page cache where it allows.
+
+    Two threads keep a queue of asynchronous reads full. Where the system has no such queue, or the
+    file system no direct I/O, more threads read one after the other.
 
     Args:
         in_flight: Reads under way at the same time.
@@ -60,41 +91,61 @@ class Disk:
         cost: Known cost; measured once per file system and remembered when None.
     """
 
-    def __init__(self, in_flight: int = 16, direct: bool = True, cost: Cost | None = None) -> None:
-        self._in_flight = in_flight
+    def __init__(self, in_flight: int = 64, direct: bool = True, cost: Cost | None = None) -> None:
         self._direct = direct
         self._cost = cost
-        self._threads = ThreadPoolExecutor(in_flight, thread_name_prefix="adjoin-read")
+        self._queues = _queues(in_flight) if direct else []
+        workers = len(self._queues) or min(in_flight, _MOST_THREADS)
+        self.name = f"{'queue' if self._queues else 'threads'}-{in_flight}"
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="adjoin-read")
+        self._idle: queue.SimpleQueue[AsyncQueue] = queue.SimpleQueue()
+        for each in self._queues:
+            self._idle.put(each)
 
     def open(self, path: str) -> int:
+        """A descriptor for reading."""
         flags = os.O_RDONLY | os.O_CLOEXEC
         try:
             if self._direct:
-                try:
+                with suppress(OSError):
                     return os.open(path, flags | os.O_DIRECT)
-                except OSError as error:
-                    if not isinstance(error, FileNotFoundError):
-                        return os.open(path, flags)
-                    raise
             return os.open(path, flags)
         except OSError as error:
             raise StorageError(f"cannot open {path}: {error.strerror}") from error
 
-    def start(self, task: ReadTask, scans: int, blocks: int) -> Callable[[], list[tuple[int, int]]]:  # noqa: ARG002
-        parts = min(self._in_flight, scans)
-        bounds = [scans * part // parts for part in range(parts + 1)]
-        running: list[Future[tuple[int, int]]] = [
-            self._threads.submit(task, begin, end) for begin, end in pairwise(bounds)
-        ]
+    def start(self, job: ReadJob) -> Callable[[], list[Status]]:
+        """Begin to read; the function returned waits until all is read."""
+        parts = min(len(self._queues) or _MOST_THREADS, job.scans)
+        bounds = [job.scans * part // parts for part in range(parts + 1)]
+        read = self._read_ahead if self._queues else ReadJob.read
+        running = [self._threads.submit(read, job, begin, end) for begin, end in pairwise(bounds)]
         return lambda: [future.result() for future in running]
 
     def cost(self, files: Sequence[str]) -> Cost:
+        """What reading these files costs."""
         if self._cost is None:
-            self._cost = _remembered_cost(self, files, self._in_flight)
+            self._cost = _remembered_cost(self, files)
         return self._cost
 
     def close(self) -> None:
+        """Stop all threads."""
         self._threads.shutdown(wait=True)
+        for each in self._queues:
+            each.close()
+
+    def _read_ahead(self, job: ReadJob, begin: int, end: int) -> Status:
+        mine = self._idle.get()
+        try:
+            return job.read_ahead(mine, begin, end)
+        finally:
+            self._idle.put(mine)
+
+
+def _queues(in_flight: int) -> list[AsyncQueue]:
+    try:
+        return [AsyncQueue(max(1, in_flight // _READERS)) for _ in range(_READERS)]
+    except OSError:
+        return []
 
 
 class SimulatedDisk:
@@ -112,10 +163,12 @@ class SimulatedDisk:
     def open(self, path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def start(self, task: ReadTask, scans: int, blocks: int) -> Callable[[], list[tuple[int, int]]]:
-        def wait() -> list[tuple[int, int]]:
-            self._clock.sleep(self._cost.seconds(scans, blocks))
-            return [task(0, scans)]
+    def start(self, job: ReadJob) -> Callable[[], list[Status]]:
+        """Begin to read; the function returned waits until all is read, and moves the clock."""
+
+        def wait() -> list[Status]:
+            self._clock.sleep(self._cost.seconds(job.scans, job.blocks))
+            return [job.read(0, job.scans)]
 
         return wait
 
@@ -131,6 +184,8 @@ HARD_DISK = Cost(positioning_seconds=8e-3, block_seconds=4096 / 100e6)
 SSD = Cost(positioning_seconds=10e-6, block_seconds=4096 / 2e9)
 OBJECT_STORE = Cost(positioning_seconds=20e-3, block_seconds=4096 / 90e6)
 
+_READERS = 2
+_MOST_THREADS = 16
 _SMALLEST_SAMPLE_BYTES = 64 << 20
 _ROUNDS = 8
 _RANDOM_READS = 256
@@ -139,13 +194,13 @@ _SCANS = 32
 _LEAST_BLOCK_SECONDS = BLOCK_BYTES / 10e9
 
 
-def _remembered_cost(disk: Disk, files: Sequence[str], in_flight: int) -> Cost:
+def _remembered_cost(disk: Disk, files: Sequence[str]) -> Cost:
     """Cost of the files' file system: from the notes of an earlier run, measured, or an SSD's."""
     largest = max(files, key=os.path.getsize, default=None)
     if largest is None or os.path.getsize(largest) < _SMALLEST_SAMPLE_BYTES:
         return SSD
     notes = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "adjoin" / "devices.json"
-    name = f"{os.statvfs(largest).f_fsid:x}/{in_flight}"
+    name = f"{os.statvfs(largest).f_fsid:x}/{disk.name}"
     try:
         known = json.loads(notes.read_text())
     except (OSError, ValueError):
@@ -184,19 +239,38 @@ def measure_cost(disk: Disk, file: str) -> Cost:
     return Cost(max(alone - block_seconds, block_seconds), block_seconds)
 
 
-def _seconds_to_read(disk: Disk, file: str, start_blocks: np.ndarray, blocks: int) -> float:
+def _seconds_to_read(disk: Disk, file: str, start_blocks: Array, blocks: int) -> float:
     descriptor = disk.open(file)
     try:
+        job = _sample(descriptor, start_blocks, blocks)
         begin = time.perf_counter()
-        wait = disk.start(
-            lambda first, last: (read_blocks(descriptor, start_blocks[first:last], blocks), -1),
-            len(start_blocks),
-            len(start_blocks) * blocks,
-        )
-        statuses = wait()
+        statuses = disk.start(job)()
         elapsed = time.perf_counter() - begin
     finally:
         os.close(descriptor)
-    if any(status for status, _ in statuses):
+    if any(status != READ for status, _ in statuses):
         raise StorageError(f"cannot read {file}")
     return elapsed
+
+
+def _sample(descriptor: int, start_blocks: Array, blocks: int) -> ReadJob:
+    """Reads at these blocks, all into the same place, which nobody looks at."""
+    count = len(start_blocks)
+    arena = Arena(1, blocks * BLOCK_BYTES, 0, BLOCK_BYTES)
+    places = (
+        np.full(count, descriptor, np.int32),
+        start_blocks * BLOCK_BYTES,
+        np.full(count, blocks * BLOCK_BYTES),
+        np.empty(0, np.uint64),
+        np.zeros(count, np.int32),
+        arena.slot_base,
+        arena.bytes,
+        arena.words,
+        arena.scratch_at,
+        arena.scratch_bytes,
+        np.empty(0, np.int64),
+        np.empty((0, 1), np.int32),
+        np.empty(1, np.int32),
+    )
+    every = np.arange(count, dtype=np.int32)
+    return ReadJob(every, every, places, count, count * blocks)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from adjoin.errors import CorruptionError, StorageError
-from adjoin.kernels.pages import PAGE_DAMAGED, READ_FAILED, read_scans
+from adjoin.kernels.pages import PAGE_DAMAGED, READ_FAILED
 from adjoin.kernels.types import Array
-from adjoin.master.device import Cost, Device
+from adjoin.master.device import Cost, Device, ReadJob
 from adjoin.master.index import PageIndex
 from adjoin.master.master import Master
 from adjoin.parts.arena import BLOCK_BYTES, Arena
@@ -71,7 +71,7 @@ class PageReader:
         first = plan.first[begin:end] - offset
         last = plan.last[begin:end] - offset
         blocks = int(plan.blocks[begin:end].sum())
-        arguments = (
+        places = (
             self._descriptors_of(pages),
             self._index.block[pages].astype(np.int64) * BLOCK_BYTES,
             self._index.blocks[pages].astype(np.int64) * BLOCK_BYTES,
@@ -86,11 +86,7 @@ class PageReader:
             self._columns.offsets,
             self._columns.rows,
         )
-        wait = self._device.start(
-            lambda from_scan, to_scan: read_scans(first, last, from_scan, to_scan, *arguments),
-            end - begin,
-            blocks,
-        )
+        wait = self._device.start(ReadJob(first, last, places, end - begin, blocks))
 
         def finish() -> None:
             for status, page in wait():

@@ -1,0 +1,47 @@
+"""The kernel's queue for asynchronous reads, one per reading thread."""
+
+import ctypes
+import os
+import platform
+import weakref
+from typing import Any
+
+import numpy as np
+
+from adjoin.kernels.asyncread import VECTORS, read_scans_ahead
+from adjoin.kernels.types import Array
+
+_CALLS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}
+"""Numbers of io_setup, io_destroy, io_submit and io_getevents."""
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class AsyncQueue:
+    """Reads scans with up to `depth` operations in flight.
+
+    Raises OSError where the system has no such queue, or none to spare.
+    """
+
+    def __init__(self, depth: int) -> None:
+        calls = _CALLS.get(platform.machine())
+        if calls is None:
+            raise OSError(f"no asynchronous reads on {platform.machine()}")
+        setup, destroy, submit, collect = calls
+        context = ctypes.c_ulong(0)
+        if _libc.syscall(ctypes.c_long(setup), ctypes.c_long(depth), ctypes.byref(context)) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self.close = weakref.finalize(
+            self, _libc.syscall, ctypes.c_long(destroy), ctypes.c_ulong(context.value)
+        )
+        self._queue = (int(context.value), submit, collect)
+        self._blocks: tuple[Array, ...] = (
+            np.zeros((depth, 8), np.int64),
+            np.zeros((depth, 2 * VECTORS), np.int64),
+            np.zeros(depth, np.int64),
+            np.zeros(4 * depth, np.int64),
+            np.zeros((depth, 3), np.int64),
+        )
+
+    def read(self, *arguments: Any) -> tuple[int, int]:
+        """Read scans; arguments and result are those of `read_scans`."""
+        return read_scans_ahead(self._queue, self._blocks, *arguments)
