@@ -6,13 +6,13 @@ the two, so the same operator coalesces reads for a spinning disk and for an obj
 
 import json
 import os
-import queue
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -82,8 +82,8 @@ class Device(Protocol):
 class Disk:
     """The file system, with many reads in flight, past the page cache where it allows.
 
-    Two threads keep a queue of asynchronous reads full. Where the system has no such queue, or the
-    file system no direct I/O, more threads read one after the other.
+    One thread keeps a queue of asynchronous reads full. Where the system has no such queue, several
+    threads read one after the other.
 
     Args:
         in_flight: Reads under way at the same time.
@@ -91,16 +91,13 @@ class Disk:
         cost: Known cost; measured once per file system and remembered when None.
     """
 
-    def __init__(self, in_flight: int = 64, direct: bool = True, cost: Cost | None = None) -> None:
+    def __init__(self, in_flight: int = 128, direct: bool = True, cost: Cost | None = None) -> None:
         self._direct = direct
         self._cost = cost
-        self._queues = _queues(in_flight) if direct else []
-        workers = len(self._queues) or min(in_flight, _MOST_THREADS)
-        self.name = f"{'queue' if self._queues else 'threads'}-{in_flight}"
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="adjoin-read")
-        self._idle: queue.SimpleQueue[AsyncQueue] = queue.SimpleQueue()
-        for each in self._queues:
-            self._idle.put(each)
+        self._queue = _queue(in_flight) if direct else None
+        self._workers = 1 if self._queue else min(in_flight, _MOST_THREADS)
+        self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix="adjoin-read")
+        self.name = f"{'queue' if self._queue else 'threads'}-{in_flight}"
 
     def open(self, path: str) -> int:
         """A descriptor for reading."""
@@ -115,10 +112,10 @@ class Disk:
 
     def start(self, job: ReadJob) -> Callable[[], list[Status]]:
         """Begin to read; the function returned waits until all is read."""
-        parts = min(len(self._queues) or _MOST_THREADS, job.scans)
+        parts = min(self._workers, job.scans)
         bounds = [job.scans * part // parts for part in range(parts + 1)]
-        read = self._read_ahead if self._queues else ReadJob.read
-        running = [self._threads.submit(read, job, begin, end) for begin, end in pairwise(bounds)]
+        read = job.read if self._queue is None else partial(job.read_ahead, self._queue)
+        running = [self._threads.submit(read, begin, end) for begin, end in pairwise(bounds)]
         return lambda: [future.result() for future in running]
 
     def cost(self, files: Sequence[str]) -> Cost:
@@ -130,22 +127,15 @@ class Disk:
     def close(self) -> None:
         """Stop all threads."""
         self._threads.shutdown(wait=True)
-        for each in self._queues:
-            each.close()
-
-    def _read_ahead(self, job: ReadJob, begin: int, end: int) -> Status:
-        mine = self._idle.get()
-        try:
-            return job.read_ahead(mine, begin, end)
-        finally:
-            self._idle.put(mine)
+        if self._queue:
+            self._queue.close()
 
 
-def _queues(in_flight: int) -> list[AsyncQueue]:
+def _queue(in_flight: int) -> AsyncQueue | None:
     try:
-        return [AsyncQueue(max(1, in_flight // _READERS)) for _ in range(_READERS)]
+        return AsyncQueue(in_flight)
     except OSError:
-        return []
+        return None
 
 
 class SimulatedDisk:
@@ -184,7 +174,6 @@ HARD_DISK = Cost(positioning_seconds=8e-3, block_seconds=4096 / 100e6)
 SSD = Cost(positioning_seconds=10e-6, block_seconds=4096 / 2e9)
 OBJECT_STORE = Cost(positioning_seconds=20e-3, block_seconds=4096 / 90e6)
 
-_READERS = 2
 _MOST_THREADS = 16
 _SMALLEST_SAMPLE_BYTES = 64 << 20
 _ROUNDS = 8
