@@ -20,6 +20,7 @@ from adjoin.master.changes import LARGEST_CHUNK_BYTES, ChangeSet, Resolved, matc
 from adjoin.master.datafile import DataFile, PageWriter, read_pages
 from adjoin.master.filter import KeyFilter, KeySpool
 from adjoin.master.index import PageIndex
+from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import TXNS_KEPT, Manifest
 from adjoin.master.page import BLOCK_BYTES, Cuts, PageCutter, seal
 from adjoin.master.versions import Home
@@ -137,7 +138,7 @@ class Rewriter:
         self, pages: NDArray[np.int64], part: Resolved, added: pa.RecordBatch, owner: NDArray[np.int64]
     ) -> None:
         rows, page_of = self._load(pages)
-        keys = rows.column(self._manifest.key_column).to_numpy()
+        keys = encoded_values(rows.column(self._manifest.key_column))
         chosen = slice(0, 0)
         if len(keys):
             low = int(np.searchsorted(part.cleared_keys, keys[0], "left"))
@@ -182,7 +183,7 @@ class Rewriter:
         rows = self._held.rows
         place = np.full(rows.num_rows, self._held.page)
         cuts = self._cutter.cut_groups(rows, place)
-        keys = rows.column(self._manifest.key_column).to_numpy()
+        keys = encoded_values(rows.column(self._manifest.key_column))
         final = int(np.searchsorted(keys, last_key, "right"))
         ready = cuts.first(int(np.searchsorted(cuts.bounds[1:-1], final, "right")))
         self._write_pages(rows, place, ready)
@@ -199,7 +200,7 @@ class Rewriter:
 
     def _write_pages(self, rows: pa.RecordBatch, page_of: NDArray[np.int64], cuts: Cuts) -> None:
         if len(cuts):
-            keys = rows.column(self._manifest.key_column).to_numpy()
+            keys = encoded_values(rows.column(self._manifest.key_column))
             self._new.append(self._writer.write(keys, cuts.bounds, seal(rows, cuts)))
             self._new_places.append(page_of[cuts.bounds[:-1]])
 
@@ -233,7 +234,7 @@ def stored_keys(
     for start in range(0, len(index), step):
         wanted = np.arange(start, min(start + step, len(index)))
         table = read_pages(manifest.stored_schema, data_files, index, wanted)
-        yield table.column(manifest.key_column).to_numpy()
+        yield encoded_values(table.column(manifest.key_column))
 
 
 def _merge(
@@ -249,7 +250,7 @@ def _merge(
         rows = rows.take(pa.array(stays))
     both = pa.concat_batches([rows, pa.record_batch(added.columns, schema=rows.schema)])
     pages = np.concatenate([page_of[stays], owner])
-    order = np.lexsort((both.column(key_column).to_numpy(), pages))
+    order = np.lexsort((encoded_values(both.column(key_column)), pages))
     return both.take(pa.array(order)), pages[order]
 
 

@@ -13,7 +13,7 @@ from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.datafile import FILE_BYTES, PageWriter, checksum_of
 from adjoin.master.filter import KeyFilter, KeySpool
 from adjoin.master.index import PageIndex
-from adjoin.master.keys import KEY_COLUMN, KeyCodec, valid_rows
+from adjoin.master.keys import KEY_COLUMN, KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import IndexFile, Manifest, key_column, now, stored_schema
 from adjoin.master.page import BLOCK_BYTES, PageCutter, seal
 from adjoin.master.sort import ExternalSorter
@@ -215,7 +215,7 @@ class _Builder:
         """Write all whole pages; return the rows that are left."""
         cuts = self._cutter.cut(rows, more=more)
         if len(cuts):
-            keys = rows.column(self._key_column).to_numpy()
+            keys = encoded_values(rows.column(self._key_column))
             self._index.append(self._writer.write(keys, cuts.bounds, seal(rows, cuts)))
             if self._spool:
                 self._spool.add(keys[: cuts.rows])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from adjoin.errors import NullKeyError, OptionError, SchemaError
 from adjoin.master.casts import cast_column
-from adjoin.master.keys import KeyCodec, valid_rows
+from adjoin.master.keys import KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import Manifest
 from adjoin.master.sort import ExternalSorter
 from adjoin.master.source import split
@@ -76,7 +76,7 @@ class ChangeSet:
             waiting_bytes += batch.nbytes
             if waiting_bytes >= self._chunk_bytes:
                 rows = pa.concat_batches(waiting)
-                keys = rows.column(self._manifest.key_column).to_numpy()
+                keys = encoded_values(rows.column(self._manifest.key_column))
                 whole = int(np.searchsorted(keys, keys[-1], "left"))
                 if whole:
                     yield self._resolve(rows.slice(0, whole))
@@ -86,7 +86,7 @@ class ChangeSet:
             yield self._resolve(pa.concat_batches(waiting))
 
     def _resolve(self, rows: pa.RecordBatch) -> Resolved:
-        keys = rows.column(self._manifest.key_column).to_numpy()
+        keys = encoded_values(rows.column(self._manifest.key_column))
         groups = keys
         if not self._codec.ordered:
             groups = self._codec.identify([rows.column(name) for name in self._codec.columns])

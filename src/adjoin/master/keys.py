@@ -132,6 +132,11 @@ def fixed_values(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
 
 
+def encoded_values(column: pa.Array | pa.ChunkedArray) -> Keys:
+    """The int64 values of a stored column of encoded keys, whatever its type calls them."""
+    return fixed_values(_unwrap(column), np.dtype(np.int64))
+
+
 def valid_rows(columns: Sequence[pa.Array]) -> NDArray[np.bool_] | None:
     """Rows without a null in any of the columns; None if there are no nulls."""
     valid: NDArray[np.bool_] | None = None

@@ -11,6 +11,7 @@ from adjoin.master import files
 from adjoin.master.datafile import DataFile, checksum_of, read_pages
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
+from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import IndexFile, Manifest
 from adjoin.master.page import BLOCK_BYTES
 from adjoin.master.versions import Home
@@ -99,7 +100,7 @@ class _Pages:
         column = table.column(self._manifest.key_column)
         rows = np.array([len(chunk) for chunk in column.chunks], np.int64)
         self._require(pages, rows == self._index.rows[pages], "has not the rows that the index says")
-        keys = column.to_numpy()
+        keys = encoded_values(column)
         starts = np.cumsum(rows) - rows
         firsts, lasts = keys[starts], keys[starts + rows - 1]
         self._require(
