@@ -1,4 +1,4 @@
-"""Calls into the C library that kernels need: copy bytes, read files, give memory back."""
+"""Calls into the C library that kernels need: copy bytes, read files."""
 
 from numba import types
 
@@ -8,4 +8,3 @@ syscall = types.ExternalFunction(
     "syscall",
     types.int64(types.int64, types.int64, types.int64, types.int64, types.int64, types.int64),
 )
-madvise = types.ExternalFunction("madvise", types.int32(types.int64, types.int64, types.int32))

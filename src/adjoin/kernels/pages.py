@@ -4,16 +4,14 @@ import numpy as np
 from numba import njit
 
 from adjoin.kernels.hashing import hash_bytes
-from adjoin.kernels.memory import madvise, preadv
+from adjoin.kernels.memory import memcpy, preadv
 from adjoin.kernels.types import Array
 
 READ = 0
 READ_FAILED = 1
 PAGE_DAMAGED = 2
 
-_BLOCK = 4096
 _MAX_VECTORS = 1024
-_DONTNEED = 4
 
 
 @njit(cache=True, nogil=True)
@@ -178,13 +176,8 @@ def read_scans(
 
 
 @njit(cache=True, nogil=True)
-def give_back(arena: Array, slots: Array, slot_bytes: int) -> None:
-    """Return the memory of sorted slots to the system; they read as zeros afterwards."""
+def move_pages(arena: Array, slot_base: Array, source: Array, target: Array, slot_bytes: int) -> None:
+    """Copy whole slots within the arena."""
     address = arena.ctypes.data
-    i = 0
-    while i < len(slots):
-        j = i
-        while j + 1 < len(slots) and slots[j + 1] == slots[j] + 1:
-            j += 1
-        madvise(address + slots[i] * slot_bytes, (j - i + 1) * slot_bytes, _DONTNEED)
-        i = j + 1
+    for i in range(len(source)):
+        memcpy(address + slot_base[target[i]], address + slot_base[source[i]], slot_bytes)

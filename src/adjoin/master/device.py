@@ -245,7 +245,7 @@ def _seconds_to_read(disk: Disk, file: str, start_blocks: Array, blocks: int) ->
 def _sample(descriptor: int, start_blocks: Array, blocks: int) -> ReadJob:
     """Reads at these blocks, all into the same place, which nobody looks at."""
     count = len(start_blocks)
-    arena = Arena(1, blocks * BLOCK_BYTES, 0, BLOCK_BYTES)
+    arena = Arena(1, 0, blocks * BLOCK_BYTES, 0, BLOCK_BYTES)
     places = (
         np.full(count, descriptor, np.int32),
         start_blocks * BLOCK_BYTES,
@@ -258,8 +258,8 @@ def _sample(descriptor: int, start_blocks: Array, blocks: int) -> ReadJob:
         arena.scratch_at,
         arena.scratch_bytes,
         np.empty(0, np.int64),
-        np.empty((0, 1), np.int32),
-        np.empty(1, np.int32),
+        np.empty((0, 2), np.int32),
+        np.empty(2, np.int32),
     )
     every = np.arange(count, dtype=np.int32)
     return ReadJob(every, every, places, count, count * blocks)

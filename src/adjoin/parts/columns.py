@@ -100,8 +100,8 @@ class PageColumns:
         ordinals = sorted({ordinal for column in columns for ordinal in column.all_buffers()})
         self._position = {ordinal: i for i, ordinal in enumerate(ordinals)}
         self.wanted: Array = np.array(ordinals, np.int64)
-        self.offsets: Array = np.full((len(ordinals), arena.slots + 1), NO_BUFFER, np.int32)
-        self.rows: Array = np.zeros(arena.slots + 1, np.int32)
+        self.offsets: Array = np.full((len(ordinals), arena.all_slots), NO_BUFFER, np.int32)
+        self.rows: Array = np.zeros(arena.all_slots, np.int32)
         self._views = {width: arena.view(width) for width in (1, 2, 4, 8)}
 
     @staticmethod
@@ -111,6 +111,11 @@ class PageColumns:
 
     def offset(self, ordinal: int) -> Array:
         return self.offsets[self._position[ordinal]]
+
+    def move(self, source: Array, target: Array) -> None:
+        """The pages of these slots are in those now."""
+        self.offsets[:, target] = self.offsets[:, source]
+        self.rows[target] = self.rows[source]
 
     def take(self, column: Column, places: "Places") -> pa.Array:
         """The column's values at these places."""

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adjoin.kernels.pages import move_pages
 from adjoin.kernels.types import Array
 from adjoin.kernels.utility import credit_pages
 from adjoin.parts.arena import Arena
+from adjoin.parts.columns import PageColumns
 
 ABSENT = -1
 _RESCALE_ABOVE = 1e12
@@ -30,6 +32,7 @@ class PageCache:
 
     Args:
         arena: The slots.
+        columns: Notes where the buffers of the pages are.
         pages: Number of pages of the master.
         decay: What remains of a utility after a join phase, above 0 and at most 1.
 
@@ -40,13 +43,14 @@ class PageCache:
     bytes_per_page = 9
     """Utility and slot of a page, and whether a stream buffer wants it."""
 
-    def __init__(self, arena: Arena, pages: int, decay: float) -> None:
+    def __init__(self, arena: Arena, columns: PageColumns, pages: int, decay: float) -> None:
         self._arena = arena
+        self._columns = columns
         self._decay = max(decay, 1e-6)
         self._unit = 1.0
         self._utility: Array = np.zeros(pages, np.float32)
         self.slot_of_page: Array = np.full(pages, ABSENT, np.int32)
-        self._page_of_slot: Array = np.full(arena.slots + 1, ABSENT, np.int32)
+        self._page_of_slot: Array = np.full(arena.all_slots, ABSENT, np.int32)
 
     def __len__(self) -> int:
         return len(self.slots())
@@ -76,6 +80,25 @@ class PageCache:
         self.slot_of_page[pages] = slots
         self._page_of_slot[slots] = pages
 
+    def keep(self, pages: Array, landed: Array) -> None:
+        """Cache pages that have been read to these slots of the landing; as many slots must be free."""
+        slots = self._arena.take(len(pages))
+        self._move(landed, slots)
+        self.put(pages, slots)
+
+    def shrink(self, count: int) -> None:
+        """Do with so many slots fewer: evict the least useful pages, close the gaps they leave."""
+        self.drop_least_useful(count - self._arena.free_slots)
+        source, target = self._arena.shrink(count)
+        self._columns.move(source, target)
+        pages = self._page_of_slot[source]
+        self._page_of_slot[source] = ABSENT
+        self.put(pages, target)
+
+    def _move(self, source: Array, target: Array) -> None:
+        move_pages(self._arena.bytes, self._arena.slot_base, source, target, self._arena.slot_bytes)
+        self._columns.move(source, target)
+
     def drop(self, pages: Array) -> None:
         """Evict these cached pages; their slots become free."""
         slots = self.slot_of_page[pages]
@@ -86,6 +109,7 @@ class PageCache:
     def drop_least_useful(self, count: int) -> int:
         """Evict up to `count` pages, those of least utility; returns how many."""
         pages = self.pages()
+        count = max(count, 0)
         if count < len(pages):
             pages = pages[np.argpartition(self._utility[pages], count)[:count]]
         self.drop(pages)
@@ -123,5 +147,5 @@ class PageCache:
         pages = self.pages()
         assert (self.slot_of_page[pages] == self.slots()).all()
         assert (self.slot_of_page >= 0).sum() == len(pages)
-        assert len(pages) + self._arena.free_slots <= self._arena.capacity
+        assert len(pages) + self._arena.free_slots == self._arena.capacity
         assert np.isfinite(self._utility).all()

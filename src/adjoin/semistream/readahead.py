@@ -1,10 +1,12 @@
 """Pages brought into memory wave by wave, the next wave being read while one is joined."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
+from adjoin.errors import AdjoinError
 from adjoin.kernels.types import Array
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.pagecache import ABSENT
@@ -34,8 +36,8 @@ class _Reading:
 def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wave]:
     """Read pages that are not cached, along the cheapest plan.
 
-    A wave's pages stay until the next wave is asked for; then the most useful of them go into the
-    cache, in place of less useful ones, and the others are dropped.
+    A wave's pages stay on the landing until the next wave is asked for; then the most useful of them
+    go into the cache, in place of less useful ones.
 
     Args:
         pages: What is in memory; its utilities say which pages to keep.
@@ -48,23 +50,24 @@ def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wa
     keep = _Keep(pages, wanted)
     under_way: list[_Reading] = []
     try:
-        for start in _starts(pages, wanted, position, order[~oversize], max_scan, keep):
-            under_way.append(start())
+        for reading in _readings(pages, wanted, position, order[~oversize], max_scan):
+            under_way.append(reading)
             if len(under_way) == 2:
                 yield from _arrive(under_way, keep)
         while under_way:
             yield from _arrive(under_way, keep)
     finally:
-        for reading in under_way:
-            reading.wait()
+        for reading in under_way:  # the landing must not be touched before the last read is over
+            with suppress(AdjoinError):
+                reading.wait()
     for chosen in order[oversize]:
         yield from _read_oversize(pages, wanted, chosen)
 
 
-def _starts(
-    pages: Residence, wanted: Array, position: Array, order: Array, max_scan: int, keep: "_Keep"
-) -> Iterator[Callable[[], _Reading]]:
-    """One function per wave that begins to read it."""
+def _readings(
+    pages: Residence, wanted: Array, position: Array, order: Array, max_scan: int
+) -> Iterator[_Reading]:
+    """Begins to read a wave each time it is asked, in turn to either half of the landing."""
     if len(order) == 0:
         return
     index, cost = pages.index, pages.reader.cost
@@ -78,14 +81,11 @@ def _starts(
         max_scan * page_blocks,
         wave_pages,
     )
-    for begin, end in _cut_waves(plan, wave_pages):
+    for number, (begin, end) in enumerate(_cut_waves(plan, wave_pages)):
         chosen = order[plan.first[begin] : plan.last[end - 1] + 1]
-
-        def start(chosen: Array = chosen, begin: int = begin, end: int = end) -> _Reading:
-            slots = keep.slots_for(len(chosen))
-            return _Reading(Wave(chosen, slots), pages.reader.start(wanted[chosen], slots, plan, begin, end))
-
-        yield start
+        first = number % 2 * wave_pages
+        slots = np.arange(first, first + len(chosen), dtype=np.int32)
+        yield _Reading(Wave(chosen, slots), pages.reader.start(wanted[chosen], slots, plan, begin, end))
 
 
 def _cut_waves(plan: ReadPlan, wave_pages: int) -> Iterator[tuple[int, int]]:
@@ -99,9 +99,8 @@ def _cut_waves(plan: ReadPlan, wave_pages: int) -> Iterator[tuple[int, int]]:
 
 
 def _arrive(under_way: list[_Reading], keep: "_Keep") -> Iterator[Wave]:
-    reading = under_way[0]
+    reading = under_way.pop(0)
     reading.wait()
-    under_way.pop(0)
     yield reading.wave
     keep.settle(reading.wave)
 
@@ -121,21 +120,20 @@ class _Keep:
     def __init__(self, pages: Residence, wanted: Array) -> None:
         self._pages = pages
         self._wanted = wanted
-        room = pages.arena.capacity - pages.split.floor_slots
-        self._keep, self._remove = pages.cache.rank(wanted, room)
-
-    def slots_for(self, count: int) -> Array:
-        """Free slots; cached pages that are to be removed go first."""
-        short = count - self._pages.arena.free_slots
-        if short > 0:
-            self._remove = self._remove[self._pages.cache.slot_of_page[self._remove] != ABSENT]
-            self._pages.cache.drop(self._remove[:short])
-            self._remove = self._remove[short:]
-        self._pages.free_slots(count)
-        return self._pages.arena.take(count)
+        self._keep, self._remove = pages.cache.rank(wanted, pages.arena.capacity)
 
     def settle(self, wave: Wave) -> None:
-        """Cache the wave's pages that are to stay and free the slots of the others."""
-        stay = self._keep[wave.chosen]
-        self._pages.cache.put(self._wanted[wave.chosen][stay], wave.slots[stay])
-        self._pages.arena.free(wave.slots[~stay])
+        """Cache the wave's pages that are to stay, as far as there is room by now."""
+        arena, cache = self._pages.arena, self._pages.cache
+        stay = wave.chosen[self._keep[wave.chosen]]
+        landed = wave.slots[self._keep[wave.chosen]]
+        short = len(stay) - arena.free_slots
+        if short > 0:
+            self._remove = self._remove[cache.slot_of_page[self._remove] != ABSENT]
+            cache.drop(self._remove[:short])
+            self._remove = self._remove[short:]
+        room = min(len(stay), arena.free_slots)
+        if room < len(stay):  # rows that arrived meanwhile took it
+            best = np.argsort(cache.utility(self._wanted[stay]), kind="stable")[len(stay) - room :]
+            stay, landed = stay[best], landed[best]
+        cache.keep(self._wanted[stay], landed)

@@ -1,6 +1,7 @@
 """One version of the master as an operator holds it: index, filter, and the pages in memory."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,7 @@ class Residence:
         self._decay = decay
         self._names = tuple(names)
         self._columns_by_name: dict[str, Column] = {}
+        self._is_frozen = False
         self._load(master)
         self._settle()
 
@@ -65,24 +67,27 @@ class Residence:
         lacking = wanted_bytes - self._budget.free_bytes
         if lacking <= 0:
             return True
-        slots = -(-lacking // self.split.slot_cost)
-        if slots > self.arena.capacity - self.split.floor_slots:
+        arena = self.arena
+        slots = -(-lacking // (self.split.slot_cost * arena.grain)) * arena.grain
+        if self._is_frozen or min(slots, arena.capacity) * self.split.slot_cost < lacking:
             return False
-        self.free_slots(slots)
-        self.arena.shrink(slots)
+        self.cache.shrink(min(slots, arena.capacity))
         self._account_pages()
         return True
-
-    def free_slots(self, count: int) -> None:
-        """See to it that so many slots are free, evicting the least useful pages."""
-        short = count - self.arena.free_slots
-        if short > 0:
-            self.cache.drop_least_useful(short)
 
     def spread(self) -> None:
         """Let the cache have all memory that is free now."""
         self.arena.grow(self._budget.free_bytes // self.split.slot_cost)
         self._account_pages()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Meanwhile no page moves or goes: somebody works on the slots as they are."""
+        self._is_frozen = True
+        try:
+            yield
+        finally:
+            self._is_frozen = False
 
     def replace(self, master: Master) -> None:
         """Go on with another version: pages that both have stay in memory."""
@@ -111,7 +116,6 @@ class Residence:
         self._budget.check_invariants()
         self.arena.check_invariants()
         self.cache.check_invariants()
-        assert self.arena.capacity >= self.split.floor_slots
 
     def _load(self, master: Master) -> None:
         self.master = master
@@ -121,7 +125,7 @@ class Residence:
     def _drop_index(self) -> None:
         self.index = PageIndex.empty()
         self.filter = None
-        self.cache = PageCache(self.arena, 0, self._decay)
+        self.cache = PageCache(self.arena, self.columns, 0, self._decay)
 
     def _settle(self) -> None:
         """Split the budget for this version and make an empty arena."""
@@ -136,10 +140,11 @@ class Residence:
         self._budget.set("pages", 0)
         self._budget.set("work", split.work_bytes)
         self._budget.set("index", _index_bytes(self.index, self.filter))
-        self.arena = Arena(split.slots, split.slot_bytes, split.oversize_bytes, split.scratch_bytes)
+        self.arena = Arena(
+            split.landing_slots, split.slots, split.slot_bytes, split.oversize_bytes, split.scratch_bytes
+        )
         self.columns = PageColumns(self.arena, wanted)
-        self.cache = PageCache(self.arena, len(self.index), self._decay)
-        self.arena.grow(split.floor_slots)
+        self.cache = PageCache(self.arena, self.columns, len(self.index), self._decay)
         self._account_pages()
         self._open_reader()
 
@@ -147,7 +152,7 @@ class Residence:
         self.reader = PageReader(self.master, self.index, self.arena, self.columns, self._device)
 
     def _account_pages(self) -> None:
-        slots_bytes = (self.arena.capacity + 1) * self.split.slot_cost
+        slots_bytes = (self.split.landing_slots + self.arena.capacity + 1) * self.split.slot_cost
         self._budget.set("pages", slots_bytes + self.split.oversize_bytes + self.split.scratch_bytes)
 
     def _arena_fits(self) -> bool:
@@ -161,7 +166,7 @@ class Residence:
         names = {file.name: ordinal for ordinal, file in enumerate(self.master.files)}
         pages = _find(self.index, names, place)
         here = pages != ABSENT
-        self.cache = PageCache(self.arena, len(self.index), self._decay)
+        self.cache = PageCache(self.arena, self.columns, len(self.index), self._decay)
         self.cache.adopt(CachedPages(pages[here], cached.slots[here], cached.utility[here]))
         self.arena.free(cached.slots[~here])
 

@@ -23,7 +23,7 @@ class MemorySplit:
     Attributes:
         slot_bytes: A page slot.
         slot_cost: A slot with its bookkeeping.
-        slots: The most slots there can be.
+        slots: The most slots that can hold cached pages.
         oversize_bytes: Region for the largest page, if one is larger than a slot.
         scratch_bytes: Where unwanted bytes of a scan go.
         wave_pages: Pages of one wave of reads; two waves are under way at a time.
@@ -41,8 +41,8 @@ class MemorySplit:
     stream_bytes: int
 
     @property
-    def floor_slots(self) -> int:
-        """Slots that reading needs; the rest may hold cached pages or be given to rows."""
+    def landing_slots(self) -> int:
+        """Slots that pages are read into; they are never given away."""
         return _WAVES_IN_FLIGHT * self.wave_pages
 
     @property
@@ -109,7 +109,7 @@ def split_memory(total_bytes: int, demand: Demand) -> MemorySplit:
     return MemorySplit(
         slot_bytes=demand.slot_bytes,
         slot_cost=demand.slot_cost,
-        slots=(flexible - work_bytes) // demand.slot_cost,
+        slots=(flexible - work_bytes - reading_bytes) // demand.slot_cost,
         oversize_bytes=demand.oversize_bytes,
         scratch_bytes=_SCRATCH_BYTES,
         wave_pages=wave_pages,

@@ -1,47 +1,59 @@
 """Arena and page cache under random actions, and the utility policy."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from adjoin.parts.arena import Arena
+from adjoin.parts.columns import PageColumns, columns_of
 from adjoin.parts.pagecache import ABSENT, PageCache
 
-SLOTS, PAGES = 12, 40
+SLOTS, PAGES, LANDING = 12, 40, 3
+SCHEMA = pa.schema({"key": pa.int64(), "text": pa.string()})
+
+
+def empty_cache(slots, pages, decay):
+    arena = Arena(LANDING, slots, 4096, 8192, 4096)
+    return arena, PageCache(arena, PageColumns(arena, columns_of(SCHEMA)), pages, decay)
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Whatever is done, the cache holds what was put and not dropped, and every byte where it was put."""
+    """Whatever is done, the cache holds what was kept and not dropped, every byte as it was read."""
 
     def __init__(self):
         super().__init__()
-        self.arena = Arena(SLOTS, 4096, 0, 4096)
-        self.cache = PageCache(self.arena, PAGES, 0.5)
-        self.held = {}
+        self.arena, self.cache = empty_cache(SLOTS, PAGES, 0.5)
+        self.held = set()
 
     @rule(count=st.integers(0, SLOTS))
     def grow(self, count):
         before = self.arena.capacity
-        assert self.arena.grow(count) == min(count, SLOTS - before)
+        self.arena.grow(count)
+        assert self.arena.capacity == min(before + count, SLOTS)
 
     @rule(count=st.integers(0, SLOTS))
     def shrink(self, count):
-        count = min(count, self.arena.free_slots)
+        count = min(count, self.arena.capacity)
         before = self.arena.capacity
-        self.arena.shrink(count)
+        self.cache.shrink(count)
         assert self.arena.capacity == before - count
+        gone = self.held - set(self.cache.pages().tolist())
+        assert len(gone) <= count
+        self.held -= gone
 
     @precondition(lambda self: self.arena.free_slots)
-    @rule(page=st.integers(0, PAGES - 1))
-    def put(self, page):
+    @rule(page=st.integers(0, PAGES - 1), landed=st.integers(0, LANDING - 1))
+    def keep(self, page, landed):
         if page not in self.held:
-            slot = self.arena.take(1)
-            self.cache.put(np.array([page]), slot)
-            base = self.arena.slot_base[slot[0]]
+            base = self.arena.slot_base[landed]
             self.arena.bytes[base : base + 4096] = page + 1
-            self.held[page] = True
+            self.cache._columns.rows[landed] = page + 1
+            self.cache._columns.offsets[:, landed] = page + 2
+            self.cache.keep(np.array([page]), np.array([landed], np.int32))
+            self.held.add(page)
 
     @rule(page=st.integers(0, PAGES - 1), times=st.integers(1, 5))
     def credit(self, page, times):
@@ -61,17 +73,19 @@ class CacheMachine(RuleBasedStateMachine):
         assert len(gone) == dropped == min(count, len(pages))
         if len(gone) and len(kept):
             assert utility[np.isin(pages, gone)].max() <= utility[np.isin(pages, kept)].min()
-        for page in gone.tolist():
-            del self.held[page]
+        self.held -= set(gone.tolist())
 
     @invariant()
     def holds_together(self):
         self.arena.check_invariants()
         self.cache.check_invariants()
-        assert sorted(self.cache.pages().tolist()) == sorted(self.held)
+        assert set(self.cache.pages().tolist()) == self.held
         for page in self.held:
-            base = self.arena.slot_base[self.cache.slot_of_page[page]]
+            slot = self.cache.slot_of_page[page]
+            base = self.arena.slot_base[slot]
             assert (self.arena.bytes[base : base + 4096] == page + 1).all()
+            assert self.cache._columns.rows[slot] == page + 1
+            assert (self.cache._columns.offsets[:, slot] == page + 2).all()
 
 
 CacheMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
@@ -79,9 +93,8 @@ TestCache = CacheMachine.TestCase
 
 
 def cache_with(pages, room, decay=0.5):
-    arena = Arena(room, 4096, 0, 4096)
+    arena, cache = empty_cache(room, 20, decay)
     arena.grow(room)
-    cache = PageCache(arena, 20, decay)
     cache.put(np.array(pages), arena.take(len(pages)))
     return cache
 
@@ -137,15 +150,25 @@ def test_utilities_stay_finite_over_many_phases():
     assert cache.pages().tolist() == [1]
 
 
-def test_memory_given_back_is_not_resident():
-    arena = Arena(4096, 8192, 0, 4096)
-    arena.grow(4096)
-    slots = arena.take(4096)
-    arena.bytes[: 4096 * 8192] = 7
-    arena.free(slots)
+@pytest.mark.parametrize("slots", [1000, 8192])
+def test_memory_given_back_is_not_resident(slots):
+    """In small arenas slot by slot, in large ones by huge pages; pages that stay keep their bytes."""
+    arena, cache = empty_cache(slots, slots, 0.5)
+    arena.grow(slots)
+    pages = np.arange(slots)
+    cache.put(pages, arena.take(slots))
+    numbers = arena.bytes[arena.slot_base[arena.landing] : arena.slot_base[arena.landing] + slots * 4096]
+    numbers.reshape(slots, 4096)[cache.slot_of_page - arena.landing] = (pages % 251)[:, None]
+    cache.credit(pages[: slots // 4].repeat(2))
     before = resident_bytes()
-    arena.shrink(4000)
-    assert before - resident_bytes() > 3900 * 8192
+    released = slots // 2 // arena.grain * arena.grain
+    cache.shrink(released)
+    assert before - resident_bytes() > 0.95 * released * 4096
+    stayed = cache.pages()
+    assert set(range(slots // 4)) <= set(stayed.tolist())
+    for page in stayed.tolist():
+        base = arena.slot_base[cache.slot_of_page[page]]
+        assert (arena.bytes[base : base + 4096] == page % 251).all()
 
 
 def resident_bytes():

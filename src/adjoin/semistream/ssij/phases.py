@@ -135,7 +135,8 @@ class Phases:
         self._pages.cache.credit(page)
         slot = self._pages.cache.slot_of_page[page]
         cached = slot >= 0
-        yield from self._matcher.join(rows, row[cached], slot[cached])
+        with self._pages.frozen():
+            yield from self._matcher.join(rows, row[cached], slot[cached])
         missing = np.flatnonzero(~cached)
         if not self._spec.gives_master_columns:
             missing = missing[~rows.matched[row[missing]]]
@@ -189,7 +190,8 @@ class Phases:
         pages.spread()
         slot = pages.cache.slot_of_page[inverted.pages]
         cached = np.flatnonzero(slot >= 0)
-        yield from self._join_wave(rows, inverted, cached, slot[cached])
+        with pages.frozen():
+            yield from self._join_wave(rows, inverted, cached, slot[cached])
         unread = np.flatnonzero(slot < 0)
         for wave in read_in_waves(pages, inverted.pages[unread], self._max_scan):
             yield from self._join_wave(rows, inverted, unread[wave.chosen], wave.slots)
