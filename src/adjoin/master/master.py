@@ -180,6 +180,12 @@ class Master:
         """The membership filter, if the master was built with one; read and verified at first use."""
         return self.load_filter()
 
+    @property
+    def index_file_bytes(self) -> int:
+        """Bytes of the files of index and filter; in memory they take no more."""
+        named = [self._manifest.index, *([self._manifest.filter] if self._manifest.filter else [])]
+        return sum(os.path.getsize(os.path.join(self._home.index_dir, file.name)) for file in named)
+
     def load_index(self) -> PageIndex:
         """The index, read and verified anew; whoever asks owns its memory."""
         return load_index(self._home, self._manifest)

@@ -91,6 +91,8 @@ class Residence:
 
     def replace(self, master: Master) -> None:
         """Go on with another version: pages that both have stay in memory."""
+        growth = _index_bytes_bound(master) - self._budget.account("index")
+        has_room = self.make_room(growth)
         cached = self.cache.snapshot()
         files = np.array([file.name for file in self.master.files] or [""])
         place = _Place(
@@ -102,7 +104,7 @@ class Residence:
         self.reader.close()
         self._drop_index()
         self._load(master)
-        if self._arena_fits():
+        if has_room and self._pages_fit():
             self._carry_over(cached, place)
             self._open_reader()
         else:
@@ -155,11 +157,8 @@ class Residence:
         slots_bytes = (self.split.landing_slots + self.arena.capacity + 1) * self.split.slot_cost
         self._budget.set("pages", slots_bytes + self.split.oversize_bytes + self.split.scratch_bytes)
 
-    def _arena_fits(self) -> bool:
-        """The arena as it is can hold pages of the version just loaded."""
-        if _largest_page_bytes(self.index) > max(self.split.slot_bytes, self.split.oversize_bytes):
-            return False
-        return self.make_room(_index_bytes(self.index, self.filter) - self._budget.account("index"))
+    def _pages_fit(self) -> bool:
+        return _largest_page_bytes(self.index) <= max(self.split.slot_bytes, self.split.oversize_bytes)
 
     def _carry_over(self, cached: CachedPages, place: "_Place") -> None:
         self._budget.set("index", _index_bytes(self.index, self.filter))
@@ -211,6 +210,11 @@ def _demand(index: PageIndex, filter_: KeyFilter | None, page_bytes: int, column
         largest_page_bytes=_largest_page_bytes(index),
         buffers=PageColumns.bytes_per_slot(columns),
     )
+
+
+def _index_bytes_bound(master: Master) -> int:
+    """At most so much memory will index, filter and counters of a version take."""
+    return master.index_file_bytes + master.pages * PageCache.bytes_per_page
 
 
 def _index_bytes(index: PageIndex, filter_: KeyFilter | None) -> int:
