@@ -1,0 +1,37 @@
+"""Rules of the tree that no linter knows."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MOST_FILE_LINES = 400
+MOST_FUNCTION_LINES = 60
+FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "manager"}
+
+FILES = [
+    path for folder in ("src", "benchmarks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+def test_no_file_is_too_long():
+    lengths = {path.name: len(path.read_text().splitlines()) for path in FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > MOST_FILE_LINES} == {}
+
+
+def test_no_function_is_too_long():
+    """Its docstring aside. A kernel is one loop that numba compiles whole."""
+    long = {}
+    for path in FILES:
+        if "kernels" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
+                lines = (node.end_lineno or 0) - first.lineno
+                if lines > MOST_FUNCTION_LINES:
+                    long[f"{path.name}: {node.name}"] = lines
+    assert long == {}
+
+
+def test_no_file_is_named_after_nothing():
+    assert [path for path in FILES if path.stem in FORBIDDEN_NAMES] == []
