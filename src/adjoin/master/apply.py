@@ -22,8 +22,9 @@ from adjoin.master.filter import KeyFilter, KeySpool
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import TXNS_KEPT, Manifest
-from adjoin.master.page import BLOCK_BYTES, Cuts, PageCutter, seal
+from adjoin.master.page import Cuts, PageCutter, seal
 from adjoin.master.versions import Home
+from adjoin.parts.arena import BLOCK_BYTES
 
 
 @dataclass(frozen=True)

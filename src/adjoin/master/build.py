@@ -15,14 +15,16 @@ from adjoin.master.filter import KeyFilter, KeySpool
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KEY_COLUMN, KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import IndexFile, Manifest, key_column, now, stored_schema
-from adjoin.master.page import BLOCK_BYTES, PageCutter, seal
+from adjoin.master.page import PageCutter, roomy_page_bytes, seal
 from adjoin.master.sort import ExternalSorter
 from adjoin.master.source import Source, open_source
 from adjoin.master.vacuum import remove_orphans
 from adjoin.master.versions import Home
+from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.progress import Progress
 
 _CUT_BYTES = 4 << 20
+_LARGEST_PAGE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,22 @@ class BuildOptions:
     file_bytes: int = FILE_BYTES
 
     def __post_init__(self) -> None:
-        if self.page_bytes < BLOCK_BYTES or self.page_bytes % BLOCK_BYTES:
-            raise OptionError(f"page_bytes={self.page_bytes}: give a multiple of {BLOCK_BYTES}")
-        if not 0 < self.fill <= 1:
-            raise OptionError(f"fill={self.fill}: give a number above 0 and at most 1")
-        if not 0 <= self.filter_bits <= 64:
-            raise OptionError(f"filter_bits={self.filter_bits}: give bits per key, 0 (no filter) to 64")
+        pages_fit = _is_whole(self.page_bytes, BLOCK_BYTES, _LARGEST_PAGE_BYTES)
+        if not pages_fit or self.page_bytes % BLOCK_BYTES:
+            raise OptionError(
+                f"page_bytes={self.page_bytes!r}: give a multiple of {BLOCK_BYTES}, "
+                f"at most {_LARGEST_PAGE_BYTES}"
+            )
+        if not isinstance(self.fill, int | float) or not 0 < self.fill <= 1:
+            raise OptionError(f"fill={self.fill!r}: give a number above 0 and at most 1")
+        if not _is_whole(self.filter_bits, 0, 64):
+            raise OptionError(f"filter_bits={self.filter_bits!r}: give bits per key, 0 (no filter) to 64")
         if self.null_keys not in {"error", "drop"}:
             raise OptionError(f'null_keys={self.null_keys!r}: give "error" or "drop"')
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and least <= value <= most
 
 
 def build(
@@ -84,7 +94,7 @@ def write_index(
 
 
 def _check_columns(schema: pa.Schema, key: str | Sequence[str]) -> list[str]:
-    columns = [key] if isinstance(key, str) else list(key)
+    columns = [key] if isinstance(key, str) else list(key) if isinstance(key, Sequence) else []
     if not columns or len(set(columns)) < len(columns):
         raise OptionError(f"key={key!r}: give the name of a column, or a list of different names")
     missing = [name for name in columns if name not in schema.names]
@@ -131,7 +141,8 @@ class _Builder:
         )
         self._writer = PageWriter(home.data_dir, self._schema, options.file_bytes)
         self._spool = KeySpool(home.temporary(".keys")) if options.filter_bits else None
-        self._cutter = PageCutter(self._schema, options.page_bytes, options.fill)
+        self._page_bytes = roomy_page_bytes(self._schema, options.page_bytes)
+        self._cutter = PageCutter(self._schema, self._page_bytes, options.fill)
         self._cutter.check_room()
         self._index: list[PageIndex] = []
         self._written_rows = 0
@@ -150,7 +161,7 @@ class _Builder:
             key=self._codec.columns,
             codec=self._codec,
             schema=self._source.schema,
-            page_bytes=self._options.page_bytes,
+            page_bytes=self._page_bytes,
             fill=self._options.fill,
             filter_bits=self._options.filter_bits,
             rows=0,
@@ -199,7 +210,7 @@ class _Builder:
         return pa.record_batch([pa.array(keys), *batch.columns], schema=self._schema)
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
-        limit_bytes = min(_CUT_BYTES, max(BLOCK_BYTES, self._options.memory_bytes // 32))
+        limit_bytes = max(2 * self._page_bytes, min(_CUT_BYTES, self._options.memory_bytes // 32))
         waiting: list[pa.RecordBatch] = []
         waiting_bytes = 0
         for batch in batches:

@@ -128,11 +128,31 @@ def _is_related(given: pa.DataType, wanted: pa.DataType) -> bool:
         pa.types.is_decimal,
         pa.types.is_duration,
         pa.types.is_time,
-        pa.types.is_nested,
     )
+    if pa.types.is_nested(given) or pa.types.is_nested(wanted):
+        return _are_nested_related(given, wanted)
     if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
         return (given.tz is None) == (wanted.tz is None)
     return any(family(given) and family(wanted) for family in families)
+
+
+def _are_nested_related(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """As `_is_related`; the fields of structs must be the same, because a cast drops and invents them."""
+    is_ = pa.types
+    if is_.is_struct(given) and is_.is_struct(wanted):
+        names = sorted(field.name for field in wanted)
+        return sorted(field.name for field in given) == names and all(
+            _is_related(given.field(name).type, wanted.field(name).type) for name in names
+        )
+    if is_.is_map(given) and is_.is_map(wanted):
+        keys = _is_related(given.key_type, wanted.key_type)
+        return keys and _is_related(given.item_type, wanted.item_type)
+    return _is_list(given) and _is_list(wanted) and _is_related(given.value_type, wanted.value_type)
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_))
 
 
 def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -14,7 +14,7 @@ from adjoin.master.casts import cast_column
 from adjoin.master.keys import KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import Manifest
 from adjoin.master.sort import ExternalSorter
-from adjoin.master.source import split
+from adjoin.master.source import portions, split
 from adjoin.master.versions import Home
 
 OPERATION_COLUMN = "_op"
@@ -57,8 +57,9 @@ class ChangeSet:
 
     def read(self, changes: Any) -> None:
         for batch in _batches(changes):
-            for part in split(batch, self._chunk_bytes):
-                self._sorter.add(self._checked(part, self._sorter.schema))
+            for part in portions(batch, self._chunk_bytes):
+                for rows in split(self._checked(part, self._sorter.schema), self._chunk_bytes):
+                    self._sorter.add(rows)
 
     @property
     def rows(self) -> int:

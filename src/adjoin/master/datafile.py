@@ -14,13 +14,15 @@ from adjoin.errors import CorruptionError
 from adjoin.kernels.hashing import hash_bytes, hash_ranges
 from adjoin.master import files
 from adjoin.master.index import PageIndex
-from adjoin.master.page import BLOCK_BYTES, SealedPages
+from adjoin.master.page import SealedPages
+from adjoin.parts.arena import BLOCK_BYTES
 
 _MAGIC = b"ARROW1"
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _FOOTER_BATCHES = 3  # field of the Footer table that lists the record batches
 _FOOTER_BLOCK = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
 FILE_BYTES = 256 << 20
+_MOST_OPEN_FILES = 64
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ def _read_runs(
     stops: NDArray[np.int64],
     target: NDArray[np.uint8],
 ) -> None:
-    """Read neighbouring pages with one call each, every file opened once."""
+    """Read neighbouring pages with one call each; many small changes leave pages in many files."""
     if len(wanted) == 0:
         return
     file, block, blocks = index.file[wanted], index.block[wanted], index.blocks[wanted]
@@ -234,6 +236,8 @@ def _read_runs(
             ordinal = int(file[head])
             path = data_files[ordinal].path
             if ordinal not in opened:
+                if len(opened) == _MOST_OPEN_FILES:
+                    os.close(opened.pop(next(iter(opened))))
                 opened[ordinal] = files.open_to_read(path)
             place = int(block[head]) * BLOCK_BYTES
             files.read_into(opened[ordinal], path, place, view[int(starts[head]) : int(stops[tail])])

@@ -236,10 +236,7 @@ def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
         return np.empty(0, np.uint8) if empty else np.frombuffer(buffers[2], np.uint8), offsets_of(array)
     width = array.type.bit_width // 8
     data = np.empty(0, np.uint8) if buffers[1] is None else np.frombuffer(buffers[1], np.uint8)
-    first = array.offset * width
-    return data, np.arange(first, first + (len(array) + 1) * width, width or 1, dtype=np.int64)[
-        : len(array) + 1
-    ]
+    return data, (array.offset + np.arange(len(array) + 1)) * width
 
 
 def _dictionary_codes(array: pa.Array) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from adjoin.errors import CorruptionError, SchemaError
 from adjoin.master.datafile import DataFile, checksum_of
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KEY_COLUMN, KeyCodec
-from adjoin.master.page import BLOCK_BYTES
+from adjoin.parts.arena import BLOCK_BYTES
 
 FORMAT = 1
 TXNS_KEPT = 10_000
@@ -104,7 +104,9 @@ class Manifest:
             "filter": _index_to_json(self.filter) if self.filter else None,
             "txns": list(self.txns),
         }
-        body = json.dumps(saved, indent=1).encode() + b"\n"
+        # A line for each entry; json's own indentation is slow, and a list of files can be long.
+        lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in saved.items())
+        body = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
         return bytearray(f"{checksum_of(body):016x}\n".encode() + body)
 
     @classmethod

@@ -56,7 +56,10 @@ class Master:
                 file or to a directory of them.
             key: The key column, or several. Keys may repeat.
             path: A directory for the master; it is made if need be.
-            page_bytes: The length of a page, a multiple of 4096. A longer row gets a longer page.
+            page_bytes: The length of a page, a multiple of 4096. With so many columns that their metadata
+                would take more than a quarter of a page, pages are made as long as that needs (about one
+                block of 4096 for every 10 columns); `Master.page_bytes` says the length. A longer row gets
+                a longer page.
             fill: How full pages are made, so that later changes find room.
             filter_bits: Bits per key of the membership filter, 0 for none. With 8, about 2 % of the keys
                 that do not exist still cost a read.
@@ -214,7 +217,8 @@ class Master:
             The new version; the newest if `txn` was applied before; the same one if nothing changes.
 
         Raises:
-            ConflictError: Another writer has committed since this version; open again and retry.
+            ConflictError: Another writer has committed since this version; open again and retry, with a
+                new reader if the changes came from one.
             SchemaError: A column is missing, unknown or of a type that does not fit.
 
         Example:
@@ -229,8 +233,8 @@ class Master:
 
         Cost: reads and writes the touched pages, and writes the index once.
         """
-        if txn == "":
-            raise OptionError("txn='': give a name, or None")
+        if txn is not None and not (isinstance(txn, str) and txn):
+            raise OptionError(f"txn={txn!r}: give a name, or None")
         memory_bytes = parse_bytes(memory)
         with self._home.lock_writers():
             newest = Master.open(self.path)

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
+from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.rows import compact, message_overhead, row_bytes
-
-BLOCK_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -51,18 +50,18 @@ class PageCutter:
 
     def __init__(self, schema: pa.Schema, page_bytes: int, fill: float) -> None:
         self._page_bytes = page_bytes
+        self._fill = fill
         self._columns = len(schema)
         self._overhead_bytes = message_overhead(schema)
         self.keep_bytes = page_bytes - self._overhead_bytes
         self.fill_bytes = int(page_bytes * fill) - self._overhead_bytes
 
     def check_room(self) -> None:
-        """Refuse pages that would hold metadata for the most part."""
+        """Refuse a fill level at which pages would hold metadata for the most part."""
         if self.fill_bytes < self._overhead_bytes:
-            least = -(-4 * self._overhead_bytes // BLOCK_BYTES) * BLOCK_BYTES
             raise OptionError(
-                f"page_bytes={self._page_bytes}: of these a page of {self._columns} columns needs "
-                f"{self._overhead_bytes} for metadata; give page_bytes={least} and fill=0.8"
+                f"fill={self._fill}: of the {self._page_bytes} bytes of a page {self._columns} columns need "
+                f"{self._overhead_bytes} for metadata; give fill=0.8"
             )
 
     def cut(self, batch: pa.RecordBatch, *, more: bool) -> Cuts:
@@ -84,6 +83,11 @@ class PageCutter:
             return Cuts(np.zeros(1, np.int64), np.zeros(0, np.int64))
         ends = np.concatenate([[0], np.cumsum(sizes)])[starts[: pages + 1]]
         return Cuts(starts[: pages + 1], np.diff(ends) + self._overhead_bytes)
+
+
+def roomy_page_bytes(schema: pa.Schema, page_bytes: int) -> int:
+    """So many bytes, or the next multiple of a block of which metadata take at most a quarter."""
+    return max(page_bytes, -(-4 * message_overhead(schema) // BLOCK_BYTES) * BLOCK_BYTES)
 
 
 def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:

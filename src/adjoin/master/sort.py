@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,11 @@ class Run:
     path: str
     offsets: list[int]
 
+    @property
+    def largest_bytes(self) -> int:
+        """The length of the longest message."""
+        return max(stop - start for start, stop in pairwise(self.offsets))
+
 
 class ExternalSorter:
     """Takes batches in any order, gives them back sorted.
@@ -49,8 +55,7 @@ class ExternalSorter:
         self._key_at = schema.get_field_index(key_column)
         self._run_bytes = min(memory_bytes // 4, _LARGEST_RUN_BYTES)
         self._block_bytes = min(max(memory_bytes // 512, _SMALLEST_BLOCK_BYTES), _LARGEST_BLOCK_BYTES)
-        # One block of each run is loaded, and a round of the merge may copy nearly all of them.
-        self._fan_in = max(2, memory_bytes // 8 // self._block_bytes)
+        self._blocks_bytes = memory_bytes // 8
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._runs: list[Run] = []
@@ -69,9 +74,14 @@ class ExternalSorter:
             return
         if self._gathered:
             self._runs.append(self._spill(self._sort_gathered()))
-        while len(self._runs) > self._fan_in:
-            self._merge_pass()
+        while len(self._runs) > (fan_in := self._fan_in()):
+            self._merge_pass(fan_in)
         yield from self._merge(self._runs)
+
+    def _fan_in(self) -> int:
+        """How many runs are merged at once: of each one block is loaded, and a round may copy them all."""
+        block_bytes = max(self._block_bytes, *(run.largest_bytes for run in self._runs))
+        return max(2, self._blocks_bytes // block_bytes)
 
     def close(self) -> None:
         """Remove what was spilled."""
@@ -102,11 +112,11 @@ class ExternalSorter:
             file.close()
         return run
 
-    def _merge_pass(self) -> None:
+    def _merge_pass(self, fan_in: int) -> None:
         """Replace each group of neighbouring runs by one."""
         waiting, self._runs = self._runs, []
         while waiting:
-            group, waiting = waiting[: self._fan_in], waiting[self._fan_in :]
+            group, waiting = waiting[:fan_in], waiting[fan_in:]
             try:
                 merged = self._spill(self._merge(group)) if len(group) > 1 else group[0]
             except BaseException:

@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from adjoin.errors import OptionError, SchemaError
-from adjoin.master.casts import cast_column, stored_field
+from adjoin.kernels.cutting import cut_rows
+from adjoin.master.casts import cast_column, stored_field, stored_type
 
-_ENCODED_ROWS = 16_384  # encoded columns may grow when they are decoded, so only so many at once
+_ENCODED_ROWS = 16_384  # rows decoded at once, where it is not known how long they will be
 _SAMPLE_ROWS = 256
 _READ_BUFFER_BYTES = 1 << 20
 
@@ -42,7 +46,9 @@ def open_source(source: Any, batch_bytes: int) -> Source:
     elif isinstance(source, pa.RecordBatchReader):
         schema, batches = source.schema, iter(source)
     elif isinstance(source, ds.Dataset):
-        schema, batches = source.schema, _scan(source, batch_bytes)
+        schema = source.schema
+        plain_files = _is_plain_parquet(source)
+        batches = _parquet_batches(source, batch_bytes) if plain_files else _scan(source, batch_bytes)
     elif isinstance(source, str | os.PathLike):
         schema, rows, batches = _open_parquet(os.fspath(source), batch_bytes)
     else:
@@ -51,7 +57,7 @@ def open_source(source: Any, batch_bytes: int) -> Source:
             "or Dataset, or a path to Parquet"
         )
     plain = plain_schema(schema)
-    return Source(plain, rows, _bounded(batches, schema, plain, batch_bytes))
+    return Source(plain, rows, _bounded(batches, plain, batch_bytes))
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -74,17 +80,56 @@ def split(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
     yield from split(batch.slice(half), limit_bytes)
 
 
+def portions(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Slices whose rows take about `limit_bytes` or less, also when their encodings are undone."""
+    encoded = [
+        batch.column(at)
+        for at, field in enumerate(batch.schema)
+        if not stored_type(field.name, field.type).equals(field.type)
+    ]
+    if not encoded or not batch.num_rows:
+        yield from split(batch, limit_bytes)
+        return
+    sizes = np.full(batch.num_rows, limit_bytes // _ENCODED_ROWS + 1)
+    for column in encoded:
+        sizes += _decoded_bytes(column)
+    starts = np.full(batch.num_rows + 1, batch.num_rows)
+    parts = cut_rows(sizes, limit_bytes, starts)
+    for start, stop in zip(starts[:parts].tolist(), starts[1 : parts + 1].tolist(), strict=True):
+        yield batch.slice(start, stop - start)
+
+
+def _decoded_bytes(column: pa.Array) -> NDArray[np.int64] | int:
+    """What each row of a dictionary of texts will take, or for repeated ones the longest of them."""
+    if not (pa.types.is_dictionary(column.type) or pa.types.is_run_end_encoded(column.type)):
+        return 0
+    values = column.dictionary if isinstance(column, pa.DictionaryArray) else column.values
+    try:
+        lengths = pc.binary_length(values).cast(pa.int64()).fill_null(0).to_numpy()
+    except pa.ArrowNotImplementedError:
+        return 0
+    if not isinstance(column, pa.DictionaryArray):
+        return int(lengths.max(initial=0))
+    codes = column.indices.cast(pa.int64()).fill_null(len(lengths)).to_numpy()
+    each: NDArray[np.int64] = np.append(lengths, 0)[codes]
+    return each
+
+
 def _bounded(
-    batches: Iterator[pa.RecordBatch], given: pa.Schema, plain: pa.Schema, limit_bytes: int
+    batches: Iterator[pa.RecordBatch], plain: pa.Schema, limit_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    decoded = given.types != plain.types
     for batch in batches:
-        step = _ENCODED_ROWS if decoded else max(1, batch.num_rows)
-        for start in range(0, batch.num_rows, step):
-            part = batch.slice(start, step)
-            pairs = zip(plain, part.columns, strict=True)
-            columns = [cast_column(field.name, column, field) for field, column in pairs]
+        if sorted(batch.schema.names) != sorted(plain.names):
+            raise SchemaError(f"a batch has the columns {batch.schema.names}, the source says {plain.names}")
+        for part in portions(batch, limit_bytes):
+            columns = [cast_column(field.name, part.column(field.name), field) for field in plain]
             yield from split(pa.record_batch(columns, schema=plain), limit_bytes)
+
+
+def _is_plain_parquet(dataset: ds.Dataset) -> bool:
+    """True if reading file by file gives the same rows as a scan: no filter, no options of the format."""
+    is_parquet = isinstance(dataset, ds.FileSystemDataset) and dataset.format == ds.ParquetFileFormat()
+    return is_parquet and not dataset._scan_options  # nothing public tells
 
 
 def _scan(dataset: ds.Dataset, batch_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -108,8 +153,14 @@ def _parquet_batches(dataset: ds.FileSystemDataset, batch_bytes: int) -> Iterato
     """File by file without readahead, because a dataset scan holds many row groups at once."""
     for fragment in dataset.get_fragments():
         constants = ds.get_partition_keys(fragment.partition_expression)
-        with pq.ParquetFile(fragment.path, pre_buffer=False, buffer_size=_READ_BUFFER_BYTES) as file:
-            for batch in file.iter_batches(_batch_rows(file, batch_bytes), use_threads=False):
+        groups = [group.id for group in fragment.row_groups]
+        with pq.ParquetFile(
+            fragment.path,
+            filesystem=fragment.filesystem,
+            pre_buffer=False,
+            buffer_size=_READ_BUFFER_BYTES,
+        ) as file:
+            for batch in file.iter_batches(_batch_rows(file, batch_bytes), groups, use_threads=False):
                 yield _align(batch, dataset.schema, constants)
 
 
@@ -123,11 +174,12 @@ def _batch_rows(file: pq.ParquetFile, batch_bytes: int) -> int:
 def _align(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any]) -> pa.RecordBatch:
     columns = []
     for field in schema:
+        plain = stored_type(field.name, field.type)
         if field.name in constants:
-            column = pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
+            column = pa.repeat(pa.scalar(constants[field.name], plain), batch.num_rows)
         elif field.name in batch.schema.names:
-            column = cast_column(field.name, batch.column(field.name), field)
+            column = batch.column(field.name)
         else:
-            column = pa.nulls(batch.num_rows, field.type)
+            column = pa.nulls(batch.num_rows, plain)
         columns.append(column)
-    return pa.record_batch(columns, schema=schema)
+    return pa.record_batch(columns, names=schema.names)

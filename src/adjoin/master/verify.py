@@ -13,8 +13,8 @@ from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import IndexFile, Manifest
-from adjoin.master.page import BLOCK_BYTES
 from adjoin.master.versions import Home
+from adjoin.parts.arena import BLOCK_BYTES
 
 _CHUNK_BYTES = 16 << 20
 

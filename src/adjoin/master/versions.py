@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adjoin.errors import ConflictError, MasterNotFoundError, VersionNotFoundError
+from adjoin.errors import ConflictError, CorruptionError, MasterNotFoundError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master.files import Bytes, Lock
 from adjoin.master.manifest import Manifest
@@ -96,7 +96,10 @@ class Home:
 
     def read_manifest(self, version: int) -> Manifest:
         path = self.manifest_path(version)
-        return Manifest.from_bytes(path, files.read_file(path), self.data_dir)
+        manifest = Manifest.from_bytes(path, files.read_file(path), self.data_dir)
+        if manifest.version != version:
+            raise CorruptionError(f"{path} is the manifest of version {manifest.version}; restore the file")
+        return manifest
 
     def lock_writers(self) -> Lock:
         """Held by a writer while it writes, so that `vacuum` does not take its files for garbage."""

@@ -1,18 +1,22 @@
 import math
 import multiprocessing
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adjoin.errors import ConflictError, NullKeyError, OptionError, SchemaError, VersionNotFoundError
+from adjoin.master import files
 from adjoin.master import manifest as manifest_module
 from adjoin.master.master import Master
+from adjoin.master.sort import ExternalSorter
 from adjoin.master.versions import Home
 from tests.unit.master.tables import (
     build_master,
@@ -341,6 +345,92 @@ def test_changes_come_as_table_batch_or_reader_and_in_related_types(tmp_path: Pa
     assert rows_of(master)["value"].to_pylist()[1:4] == ["a", "b", "c"]
     with pytest.raises(OptionError, match="dict"):
         master.apply({"_op": ["delete"]})
+
+
+_ITEM = pa.struct([("a", pa.float32()), ("b", pa.list_(pa.int32()))])
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        (pa.struct([("b", pa.list_(pa.int8())), ("a", pa.float32())]), True),
+        (pa.struct([("a", pa.float32()), ("b", pa.large_list(pa.int64()))]), True),
+        (pa.struct([("a", pa.float32())]), False),
+        (pa.struct([("a", pa.float32()), ("b", pa.list_(pa.int32())), ("c", pa.int8())]), False),
+        (pa.struct([("a", pa.float64()), ("b", pa.list_(pa.int32()))]), False),
+        (pa.struct([("a", pa.string()), ("b", pa.list_(pa.int32()))]), False),
+        (pa.struct([("a", pa.float32()), ("b", pa.list_(pa.string()))]), False),
+    ],
+    ids=str,
+)
+def test_values_inside_others_change_their_type_only_without_loss(
+    given: pa.StructType, fits: bool, tmp_path: Path
+) -> None:
+    old = pa.table({"key": [1], "items": pa.array([[{"a": None, "b": [1, None]}]], pa.list_(_ITEM))})
+    master = Master.build(old, "key", tmp_path / "m")
+    numbers = None if given.field(-1).type == pa.list_(pa.string()) else [1, None]
+    items = pa.array([[{"b": numbers}]], pa.list_(given))
+    step = pa.table({"_op": ["upsert"], "key": [1], "items": items})
+    if fits:
+        assert rows_of(master.apply(step)).equals(old)
+        return
+    with pytest.raises(SchemaError, match="items"):
+        master.apply(step)
+
+
+def test_a_dictionary_of_long_texts_is_decoded_a_few_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[int] = []
+    add = ExternalSorter.add
+
+    def noted(sorter: ExternalSorter, batch: pa.RecordBatch) -> None:
+        added.append(batch.nbytes)
+        add(sorter, batch)
+
+    monkeypatch.setattr(ExternalSorter, "add", noted)
+    master = _simple(tmp_path / "m", rows=10)
+    added.clear()
+    value = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 500), pa.array(["z" * 10_000, "y" * 10_000]))
+    newer = master.apply(
+        pa.table({"_op": ["insert"] * 1000, "key": np.arange(1000), "value": value}), memory="1MB"
+    )
+    assert newer.rows == 1010
+    assert max(added) < 1.1 * (1 << 16)
+
+
+def test_pages_in_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every small change leaves its pages in a file of its own."""
+    monkeypatch.setattr("adjoin.master.datafile._MOST_OPEN_FILES", 3)
+    opened: set[int] = set()
+    open_to_read, close = files.open_to_read, os.close
+
+    def forget(descriptor: int) -> None:
+        opened.discard(descriptor)
+        close(descriptor)
+
+    def counted(path: str) -> int:
+        descriptor = open_to_read(path)
+        if path.startswith(str(tmp_path / "m" / "data")):
+            opened.add(descriptor)
+            assert len(opened) <= 3
+        return descriptor
+
+    monkeypatch.setattr(files, "open_to_read", counted)
+    monkeypatch.setattr(os, "close", forget)
+    master = _simple(tmp_path / "m", rows=2000)
+    for key in range(0, 2000, 200):
+        master = master.apply(changes([("upsert", key, "new")], pa.int64()))
+    assert len(master.files) > 8
+    master.verify()
+    table = rows_of(master)
+    assert table.filter(pc.equal(table["value"], "new"))["key"].to_pylist() == list(range(0, 2000, 200))
+
+
+@pytest.mark.parametrize("txn", ["", 5, b"load", ("a",)], ids=repr)
+def test_a_transaction_has_a_name(txn: Any, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="txn="):
+        _simple(tmp_path / "m", rows=10).apply(changes([("delete", 1, None)], pa.int64()), txn=txn)
 
 
 def test_deletes_need_only_the_key(tmp_path: Path) -> None:

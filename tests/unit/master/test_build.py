@@ -12,6 +12,7 @@ import pytest
 
 from adjoin.errors import MasterExistsError, MasterNotFoundError, NullKeyError, OptionError, SchemaError
 from adjoin.master.master import Master
+from adjoin.parts.rows import message_overhead
 from tests.unit.master.tables import build_master, files_below, multiset, products, rows_of, stored_rows
 
 
@@ -56,6 +57,28 @@ def test_a_row_longer_than_a_page_gets_a_longer_page(tmp_path: Path) -> None:
     assert master.index.blocks[long] == 8
     assert master.index.rows[long] == 1
     assert rows_of(master)["t"].to_pylist() == texts
+
+
+@pytest.mark.parametrize("columns", [100, 200])
+@pytest.mark.parametrize("page_bytes", [4096, 8192, 1 << 20])
+def test_pages_grow_with_the_number_of_columns(columns: int, page_bytes: int, tmp_path: Path) -> None:
+    table = pa.table({f"c{at}": np.arange(500) * at for at in range(columns)})
+    master = Master.build(table, "c1", tmp_path / "m", page_bytes=page_bytes, fill=1.0)
+    overhead_bytes = message_overhead(master.stored_schema)
+    assert master.page_bytes == max(page_bytes, -(-4 * overhead_bytes // 4096) * 4096)
+    assert (master.index.blocks * 4096 <= master.page_bytes).all()
+    newer = master.apply(table.slice(0, 9).append_column("_op", pa.array(["insert"] * 9)))
+    newer.verify()
+    assert newer.page_bytes == master.page_bytes
+    assert newer.rows == 509
+
+
+def test_pages_larger_than_the_memory_cost_no_more_time(tmp_path: Path) -> None:
+    """Rows that wait for their page to fill are put together twice per page, not at every batch."""
+    table = products(3000)
+    master = Master.build(table, "id", tmp_path / "m", page_bytes=1 << 20, memory=1 << 16)
+    assert master.pages == 1
+    assert rows_of(master).equals(_sorted(table))
 
 
 def test_sparse_nested_columns_do_not_bloat_pages(tmp_path: Path) -> None:
@@ -137,12 +160,19 @@ def test_null_keys_are_counted_or_dropped(tmp_path: Path) -> None:
     [
         ({"page_bytes": 1000}, "page_bytes=1000"),
         ({"page_bytes": 0}, "page_bytes=0"),
+        ({"page_bytes": 8192.0}, "page_bytes=8192.0"),
+        ({"page_bytes": "8KB"}, "page_bytes='8KB'"),
+        ({"page_bytes": 1 << 40}, "at most"),
         ({"fill": 0}, "fill=0"),
+        ({"fill": "full"}, "fill='full'"),
+        ({"fill": 0.05}, "for metadata; give fill=0.8"),
         ({"fill": 1.5}, "fill=1.5"),
         ({"filter_bits": -1}, "filter_bits=-1"),
+        ({"filter_bits": 8.5}, "filter_bits=8.5"),
         ({"memory": "lots"}, "memory='lots'"),
         ({"null_keys": "keep"}, "null_keys='keep'"),
         ({"key": []}, "key="),
+        ({"key": None}, "key=None"),
         ({"key": ["id", "id"]}, "key="),
     ],
     ids=str,

@@ -67,6 +67,7 @@ HASHED = [
     (pa.binary(), st.binary(max_size=4)),
     (pa.large_binary(), st.binary(max_size=40)),
     (pa.binary(3), st.binary(min_size=3, max_size=3)),
+    (pa.binary(0), st.just(b"")),
     (pa.decimal128(38, 2), _decimals(38)),
     (pa.decimal256(60, 2), _decimals(60)),
 ]

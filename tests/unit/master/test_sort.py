@@ -1,4 +1,5 @@
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from adjoin.errors import StorageError
 from adjoin.master import files
-from adjoin.master.sort import ExternalSorter
+from adjoin.master.sort import ExternalSorter, Run
 from adjoin.master.source import split
 
 _SCHEMA = pa.schema([("key", pa.int64()), ("place", pa.int64()), ("text", pa.large_string())])
@@ -51,6 +52,24 @@ def test_equals_a_plain_stable_sort(
     assert sorter.rows == table.num_rows
     sorter.close()
     assert list(path.iterdir()) == []
+
+
+def test_long_rows_are_merged_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a block of every run in memory, forty rows of 300 KiB would take the memory of 4 MiB."""
+    widths = []
+    merge = ExternalSorter._merge
+
+    def noted(sorter: ExternalSorter, runs: list[Run]) -> Iterator[pa.RecordBatch]:
+        widths.append(len(runs))
+        return merge(sorter, runs)
+
+    monkeypatch.setattr(ExternalSorter, "_merge", noted)
+    sorter = _sorter(tmp_path, 4 << 20)
+    for key in range(40, 0, -1):
+        columns = {"key": [key], "place": [key], "text": pa.array(["t" * (300 << 10)], pa.large_string())}
+        sorter.add(pa.record_batch(columns))
+    assert [key for batch in sorter.sorted() for key in batch["key"].to_pylist()] == list(range(1, 41))
+    assert max(widths) == 2
 
 
 def test_nothing_in_nothing_out(tmp_path: Path) -> None:

@@ -98,6 +98,14 @@ def test_a_file_that_was_cut_off_is_named(master: Master) -> None:
         master.verify()
 
 
+def test_a_manifest_under_the_name_of_another_version_is_found(master: Master) -> None:
+    home = Home(master.path)
+    Path(home.manifest_path(2)).write_bytes(Path(home.manifest_path(1)).read_bytes())
+    with pytest.raises(CorruptionError, match="manifest of version 1"):
+        Master.open(master.path)
+    Master.open(master.path, 1).verify()
+
+
 def test_the_manifest_comes_back_as_it_was(master: Master) -> None:
     home = Home(master.path)
     manifest = home.read_manifest(1)
