@@ -12,6 +12,7 @@ import pytest
 
 from adjoin.errors import MasterExistsError, MasterNotFoundError, NullKeyError, OptionError, SchemaError
 from adjoin.master.master import Master
+from adjoin.master.page import Cuts, PageCutter
 from adjoin.parts.rows import message_overhead
 from tests.unit.master.tables import build_master, files_below, multiset, products, rows_of, stored_rows
 
@@ -73,11 +74,20 @@ def test_pages_grow_with_the_number_of_columns(columns: int, page_bytes: int, tm
     assert newer.rows == 509
 
 
-def test_pages_larger_than_the_memory_cost_no_more_time(tmp_path: Path) -> None:
-    """Rows that wait for their page to fill are put together twice per page, not at every batch."""
+def test_rows_that_wait_for_a_long_page_are_not_cut_at_every_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    cut = PageCutter.cut
+
+    def counted(cutter: PageCutter, batch: pa.RecordBatch, *, more: bool) -> Cuts:
+        calls.append(batch.num_rows)
+        return cut(cutter, batch, more=more)
+
+    monkeypatch.setattr(PageCutter, "cut", counted)
     table = products(3000)
     master = Master.build(table, "id", tmp_path / "m", page_bytes=1 << 20, memory=1 << 16)
-    assert master.pages == 1
+    assert calls == [3000]
     assert rows_of(master).equals(_sorted(table))
 
 
