@@ -36,6 +36,7 @@ class Home:
         self.data_dir = os.path.join(self.path, "data")
         self.index_dir = os.path.join(self.path, "index")
         self.tmp_dir = os.path.join(self.path, "tmp")
+        self.file_dirs = (self.data_dir, self.index_dir, self.tmp_dir)
         self.lock_path = os.path.join(self.path, "writers.lock")
 
     def create(self) -> None:
@@ -43,7 +44,7 @@ class Home:
         old = self.path
         while not os.path.isdir(old) and old != os.path.dirname(old):
             old = os.path.dirname(old)
-        for directory in (self.versions_dir, self.data_dir, self.index_dir, self.tmp_dir):
+        for directory in (self.versions_dir, *self.file_dirs):
             files.make_dir(directory)
         files.make_lock_file(self.lock_path)
         new = self.path
@@ -107,7 +108,16 @@ class Home:
         lock = files.lock_file(self.lock_path)
         if lock is None:
             raise MasterNotFoundError(f"{self.path} was removed while it was being written")
+        self._make_missing_dirs()
         return lock
+
+    def _make_missing_dirs(self) -> None:
+        """Tools that copy only files leave out directories that are empty."""
+        missing = [directory for directory in self.file_dirs if not os.path.isdir(directory)]
+        for directory in missing:
+            files.make_dir(directory)
+        if missing:
+            files.sync_dir(self.path)
 
     def commit(self, manifest: Manifest) -> None:
         """Make the version visible, all of it or nothing; ConflictError if another was first."""

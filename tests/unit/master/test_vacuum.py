@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
+from adjoin.errors import ConflictError, CorruptionError, OptionError, VersionNotFoundError
 from adjoin.master.master import Master
 from adjoin.master.vacuum import Vacuumed
 from adjoin.master.versions import Home
@@ -150,3 +150,34 @@ def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
     master.vacuum(keep=1)
     assert sorted(path.name for path in tmp_path.rglob("thesis.arrow")) == ["thesis.arrow"] * 3
     assert not (tmp_path / "data" / f"{'0' * 32}.arrow").exists()
+
+
+@pytest.mark.parametrize("keep", [1, 10])
+def test_a_version_whose_files_are_missing_is_no_reason_to_remove_others(keep: int, tmp_path: Path) -> None:
+    """A manifest that was copied from another master names none of the files that are here."""
+    master = _versions(tmp_path / "m", 2)
+    _versions(tmp_path / "other", 2)
+    newest = tmp_path / "m" / "versions" / f"{2:020d}.json"
+    mine = newest.read_bytes()
+    newest.write_bytes((tmp_path / "other" / "versions" / newest.name).read_bytes())
+    master.close()
+    with pytest.raises(CorruptionError, match="which is missing"):
+        Master.open(tmp_path / "m").vacuum(keep)
+    newest.write_bytes(mine)
+    for version in (1, 2):
+        Master.open(tmp_path / "m", version).verify()
+
+
+@pytest.mark.parametrize("rows", [0, 100])
+def test_a_copy_without_empty_directories_and_locks_can_be_changed(rows: int, tmp_path: Path) -> None:
+    table = pa.table({"key": pa.array(range(rows), pa.int64()), "value": pa.array(["x"] * rows, pa.string())})
+    Master.build(table, "key", tmp_path / "m").close()
+    for part in ("data", "tmp"):
+        if not os.listdir(tmp_path / "m" / part):
+            (tmp_path / "m" / part).rmdir()
+    (tmp_path / "m" / "writers.lock").unlink()
+    assert Master.open(tmp_path / "m").vacuum().files == 0
+    newer = Master.open(tmp_path / "m").apply(changes([("insert", 1, "new")], pa.int64()))
+    newer.verify()
+    assert newer.rows == rows + 1
+    assert newer.vacuum(keep=1).versions == (1,)
