@@ -17,6 +17,9 @@ from adjoin.kernels.types import Array
 from adjoin.parts.arena import Arena
 
 NO_BUFFER = -1
+_PLACE_BYTES = 8
+_MEASURING_BYTES = 64
+"""What it takes to find the size of one item of varying length."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,16 @@ class Column:
     width: int
     buffers: tuple[int, ...]
     children: tuple["Column", ...] = ()
+
+    @property
+    def fixed_bytes(self) -> int | None:
+        """Bytes of a value with its validity, where every value takes the same."""
+        if self.kind in ("null", "bits", "fixed"):
+            return self.width + 1
+        children = [child.fixed_bytes for child in self.children]
+        if self.kind != "struct" or None in children:
+            return None
+        return 1 + sum(child for child in children if child is not None)
 
     def all_buffers(self) -> Iterator[int]:
         yield from self.buffers
@@ -128,21 +141,29 @@ class PageColumns:
         )
 
     def value_bytes(self, column: Column, places: "Places") -> Array | int:
-        """Bytes that each place's value takes in the array that `take` would build."""
-        if column.kind in ("null", "bits"):
-            return 1
-        if column.kind == "fixed":
-            return column.width + 1
+        """Bytes that `take` needs for each place: its value, and the places of the items of a list."""
+        if column.fixed_bytes is not None:
+            return column.fixed_bytes
         if column.kind == "struct":
             return 1 + sum(self.value_bytes(child, places) for child in column.children)
         _, ends = self._spans(column, places)
         if column.kind == "bytes":
             return np.diff(ends) + (column.width + 1)
-        per_item = self.value_bytes(column.children[0], self._items(column, places))
-        if isinstance(per_item, int):
-            return np.diff(ends) * per_item + 9
+        if column.children[0].fixed_bytes is not None:
+            return np.diff(ends) * (column.children[0].fixed_bytes + _PLACE_BYTES) + 9
+        per_item = self.value_bytes(column.children[0], self._items(column, places)) + _PLACE_BYTES
         running = np.concatenate([[0], np.cumsum(per_item)])
         return running[ends[1:]] - running[ends[:-1]] + 9
+
+    def measuring_bytes(self, column: Column, places: "Places") -> Array | int:
+        """Bytes that `value_bytes` needs for each place, where it has to look at the items of lists."""
+        if column.fixed_bytes is not None or column.kind == "bytes":
+            return 0
+        if column.kind == "struct":
+            return sum(self.measuring_bytes(child, places) for child in column.children)
+        if column.children[0].fixed_bytes is not None:
+            return 0
+        return np.diff(self._spans(column, places)[1]) * _MEASURING_BYTES
 
     def _validity(self, ordinal: int, places: "Places") -> tuple[pa.Buffer | None, int]:
         if not kernels.any_present(places.slots, self.offset(ordinal)):

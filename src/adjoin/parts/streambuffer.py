@@ -9,6 +9,9 @@ from adjoin.kernels.grouping import count_groups, group_pairs
 from adjoin.kernels.types import Array
 from adjoin.parts.copying import compact, join_arrays, join_batches, take_rows
 
+_MOST_PARTS = 64
+"""So many parts become one: a part has a price beside its bytes, which many small ones must not add up to."""
+
 
 @dataclass
 class Rows:
@@ -21,6 +24,7 @@ class Rows:
         low: Least master key that matches each row, encoded.
         high: Greatest master key that matches it (the same array for equality).
         matched: Whether a match was found already.
+        sizes: Bytes of each row; None where all columns have a fixed width.
     """
 
     batch: pa.RecordBatch
@@ -29,6 +33,7 @@ class Rows:
     low: Array
     high: Array
     matched: Array
+    sizes: Array | None = None
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -42,7 +47,8 @@ class Rows:
     @property
     def state_bytes(self) -> int:
         """Bytes of the state of a row."""
-        return 9 + 8 * (self.high is not self.low) + 8 * (self.due is not None)
+        arrays = (self.high is not self.low, self.due is not None, self.sizes is not None)
+        return 9 + 8 * sum(arrays)
 
     def select(self, rows: Array) -> "Rows":
         low = self.low[rows]
@@ -53,6 +59,7 @@ class Rows:
             low,
             low if self.high is self.low else self.high[rows],
             self.matched[rows],
+            None if self.sizes is None else self.sizes[rows],
         )
 
 
@@ -79,13 +86,20 @@ class InputBuffer:
 
     def __init__(self) -> None:
         self._parts: list[Arrivals] = []
+        self._small = 0
         self.rows = 0
         self.bytes = 0
         self.earliest_due = np.inf
 
     def add(self, part: Arrivals) -> None:
         self._parts.append(part)
-        self._recount()
+        self.rows += part.batch.num_rows
+        self.bytes += part.bytes
+        self.earliest_due = min(self.earliest_due, part.earliest_due)
+        self._small += 1
+        if self._small == _MOST_PARTS:
+            self._parts[-_MOST_PARTS:] = [_one(self._parts[-_MOST_PARTS:])]
+            self._small = 0
 
     def take(self, rows: int) -> Arrivals:
         """Remove up to `rows` rows, those whose deadline is nearest; the oldest among equals."""
@@ -98,6 +112,7 @@ class InputBuffer:
         return taken
 
     def _recount(self) -> None:
+        self._small = 0
         self.rows = sum(part.batch.num_rows for part in self._parts)
         self.bytes = sum(part.bytes for part in self._parts)
         self.earliest_due = min((part.earliest_due for part in self._parts), default=np.inf)
@@ -141,6 +156,7 @@ class StreamBuffer:
         self._reset()
 
     def _reset(self) -> None:
+        self._small = 0
         self.rows = 0
         self.pairs = 0
         self.wanted_pages = 0
@@ -162,6 +178,15 @@ class StreamBuffer:
         self.stream_bytes += rows.waiting_bytes
         if rows.due is not None:
             self.earliest_due = min(self.earliest_due, rows.due.min(initial=np.inf))
+        self._small += 1
+        if self._small == _MOST_PARTS:
+            self._join_last(_MOST_PARTS)
+            self._small = 0
+
+    def _join_last(self, count: int) -> None:
+        few, self._parts[-count:] = self._parts[-count:], []
+        self._parts.append(_join_rows(few))
+        self._pairs[-count:] = [np.concatenate(self._pairs[-count:])]
 
     def join_parts(self) -> tuple[Rows, "InvertedIndex"]:
         """All rows as one, and the inverted index over them; the buffer is empty afterwards."""
@@ -169,23 +194,33 @@ class StreamBuffer:
         self._parts, self._pairs = [], []
         self._is_wanted[:] = False
         self._reset()
-        equality = parts[0].high is parts[0].low
-        low = np.concatenate([part.low for part in parts])
-        high = low if equality else np.concatenate([part.high for part in parts])
-        arrived = min(part.arrived for part in parts)
-        dues = [part.due for part in parts if part.due is not None]
-        due = np.concatenate(dues) if dues else None
-        matched = np.concatenate([part.matched for part in parts])
-        columns = [list(part.batch.columns) for part in parts]
-        schema = parts[0].batch.schema
-        del parts
-        joined = []
-        for i in range(len(schema)):
-            joined.append(join_arrays([column[i] for column in columns]))
-            for column in columns:
-                column[i] = None
-        batch = pa.RecordBatch.from_arrays(joined, schema=schema)
-        return Rows(batch, arrived, due, low, high, matched), InvertedIndex(np.concatenate(all_pairs))
+        return _join_rows(parts), InvertedIndex(np.concatenate(all_pairs))
+
+
+def _join_rows(parts: list[Rows]) -> Rows:
+    """One of all these; takes them out of the list, so that each column is freed once it is joined."""
+    equality = parts[0].high is parts[0].low
+    low = np.concatenate([part.low for part in parts])
+    high = low if equality else np.concatenate([part.high for part in parts])
+    arrived = min(part.arrived for part in parts)
+    due = _join_states([part.due for part in parts])
+    matched = np.concatenate([part.matched for part in parts])
+    sizes = _join_states([part.sizes for part in parts])
+    columns = [list(part.batch.columns) for part in parts]
+    schema = parts[0].batch.schema
+    parts.clear()
+    joined = []
+    for i in range(len(schema)):
+        joined.append(join_arrays([column[i] for column in columns]))
+        for column in columns:
+            column[i] = None
+    batch = pa.RecordBatch.from_arrays(joined, schema=schema)
+    return Rows(batch, arrived, due, low, high, matched, sizes)
+
+
+def _join_states(states: list[Array | None]) -> Array | None:
+    arrays = [state for state in states if state is not None]
+    return np.concatenate(arrays) if arrays else None
 
 
 class InvertedIndex:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from adjoin.kernels.search import expand, probe_pages
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import Column, Places
+from adjoin.parts.copying import take_rows
 from adjoin.parts.streambuffer import Rows
 from adjoin.semistream.output import Output
 from adjoin.semistream.predicate import Equality
@@ -76,14 +77,14 @@ class Matcher:
             stream_row, places = stream_row[same], Places(places.slots[same], places.rows[same])
         if self._spec.gives_master_columns:
             rows.matched[stream_row] = True
-            yield from self._output.matched(rows.batch, stream_row, places)
+            yield from self._output.matched(rows, stream_row, places)
         else:
             yield from self._found(rows, stream_row)
 
     def _same_keys(self, rows: Rows, stream_row: Array, places: Places) -> Array:
         assert isinstance(self._spec.predicate, Equality)
-        chosen = pa.array(stream_row)
-        stream = [key.take(chosen) for key in self._spec.predicate.keys(rows.batch)]
+        key_columns = rows.batch.select(self._spec.predicate.columns)
+        stream = self._spec.predicate.keys(take_rows(key_columns, stream_row))
         return self._codec.same(stream, [self._columns.take(key, places) for key in self._keys])
 
     def _found(self, rows: Rows, stream_row: Array) -> Iterator[pa.RecordBatch]:
@@ -91,4 +92,4 @@ class Matcher:
         new = np.unique(stream_row[~rows.matched[stream_row]])
         rows.matched[new] = True
         if self._spec.how == "semi":
-            yield from self._output.alone(rows.batch, new)
+            yield from self._output.alone(rows, new)

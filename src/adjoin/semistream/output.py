@@ -9,6 +9,7 @@ from adjoin.kernels.types import Array
 from adjoin.parts.columns import Column, PageColumns, Places
 from adjoin.parts.copying import take_rows
 from adjoin.parts.rows import row_bytes
+from adjoin.parts.streambuffer import Rows
 
 
 class Output:
@@ -33,22 +34,30 @@ class Output:
         self._layout = layout
         self._limit_bytes = limit_bytes
 
-    def alone(self, batch: pa.RecordBatch, rows: Array) -> Iterator[pa.RecordBatch]:
+    def alone(self, rows: Rows, chosen: Array) -> Iterator[pa.RecordBatch]:
         """These stream rows; master columns, if any, are null."""
-        for begin, end in self._cuts(self._stream_bytes(batch, rows), len(rows)):
-            some = take_rows(batch, rows[begin:end])
-            nulls = [pa.nulls(end - begin, field.type) for field in list(self.schema)[batch.num_columns :]]
+        fields = list(self.schema)[rows.batch.num_columns :]
+        for begin, end in self._cuts(_stream_bytes(rows, chosen), len(chosen)):
+            some = take_rows(rows.batch, chosen[begin:end])
+            nulls = [pa.nulls(end - begin, field.type) for field in fields]
             yield self._batch([*some.columns, *nulls])
 
-    def matched(self, batch: pa.RecordBatch, rows: Array, places: Places) -> Iterator[pa.RecordBatch]:
+    def matched(self, rows: Rows, chosen: Array, places: Places) -> Iterator[pa.RecordBatch]:
         """Stream rows, each beside the master row at its place."""
-        sizes = self._stream_bytes(batch, rows)
+        items: Array | int = 0
+        for column in self._layout:
+            items = items + self._columns.measuring_bytes(column, places)
+        for begin, end in self._cuts(items, len(chosen)):
+            yield from self._beside(rows, chosen[begin:end], _part(places, begin, end))
+
+    def _beside(self, rows: Rows, chosen: Array, places: Places) -> Iterator[pa.RecordBatch]:
+        sizes = _stream_bytes(rows, chosen)
         for column in self._layout:
             sizes = sizes + self._columns.value_bytes(column, places)
-        fields = list(self.schema)[batch.num_columns :]
-        for begin, end in self._cuts(sizes, len(rows)):
-            some = take_rows(batch, rows[begin:end])
-            part = places if end - begin == len(places) else places.slice(begin, end)
+        fields = list(self.schema)[rows.batch.num_columns :]
+        for begin, end in self._cuts(sizes, len(chosen)):
+            some = take_rows(rows.batch, chosen[begin:end])
+            part = _part(places, begin, end)
             values = [
                 _wrap(self._columns.take(column, part), field.type)
                 for column, field in zip(self._layout, fields, strict=True)
@@ -61,10 +70,6 @@ class Output:
             column if column.type.equals(field.type) else column.cast(field.type) for column, field in fields
         ]
         return pa.RecordBatch.from_arrays(as_declared, schema=self.schema)
-
-    def _stream_bytes(self, batch: pa.RecordBatch, rows: Array) -> Array | int:
-        fixed = _fixed_row_bytes(batch.schema)
-        return fixed or row_bytes(batch)[rows]
 
     def _cuts(self, sizes: Array | int, rows: int) -> Iterator[tuple[int, int]]:
         """Ranges of rows that each fit a batch."""
@@ -80,6 +85,19 @@ class Output:
             end = max(end, begin + 1)
             yield begin, end
             begin = end
+
+
+def sizes_of(batch: pa.RecordBatch) -> Array | None:
+    """Bytes of each row; None where all columns have a fixed width."""
+    return None if _fixed_row_bytes(batch.schema) else row_bytes(batch)
+
+
+def _stream_bytes(rows: Rows, chosen: Array) -> Array | int:
+    return _fixed_row_bytes(rows.batch.schema) if rows.sizes is None else rows.sizes[chosen]
+
+
+def _part(places: Places, begin: int, end: int) -> Places:
+    return places if end - begin == len(places) else places.slice(begin, end)
 
 
 def _fixed_row_bytes(schema: pa.Schema) -> int:

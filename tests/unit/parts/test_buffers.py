@@ -138,3 +138,30 @@ def test_arrivals_stops_reading_when_nobody_listens():
     for thread in threads:
         thread.join(5)
     assert len(read) < 10
+
+
+def test_many_small_parts_become_few_and_keep_their_rows_in_order():
+    buffer = InputBuffer()
+    for value in range(1000):
+        buffer.add(arrived([value], [value]))
+    assert len(buffer._parts) < 100
+    assert (buffer.rows, buffer.earliest_due) == (1000, 0.0)
+    assert buffer.take(1000).batch.column(0).to_pylist() == list(range(1000))
+
+
+def test_many_small_parts_become_few_in_the_stream_buffer_and_keep_their_pairs():
+    buffer = StreamBuffer(10)
+    for value in range(1000):
+        low, sizes = np.array([value]), np.array([value])
+        batch = pa.record_batch({"v": [value]})
+        rows = Rows(batch, float(value), None, low, low, np.array([value % 2 == 0]), sizes)
+        buffer.add(rows, np.array([value % 10 << 32], np.int64))
+    assert len(buffer._parts) < 100
+    assert len(buffer._pairs) < 100
+    joined, inverted = buffer.join_parts()
+    inverted.check_invariants()
+    every = np.arange(1000)
+    assert joined.batch.column(0).to_pylist() == every.tolist()
+    assert (joined.sizes == every).all()
+    assert (joined.matched == (every % 2 == 0)).all()
+    assert (inverted.pairs & 0xFFFFFFFF == np.argsort(every % 10, kind="stable")).all()

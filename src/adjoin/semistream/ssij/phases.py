@@ -18,7 +18,7 @@ from adjoin.parts.copying import can_be_taken, without_views
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer
 from adjoin.semistream.matching import Matcher
-from adjoin.semistream.output import Output
+from adjoin.semistream.output import Output, sizes_of
 from adjoin.semistream.readahead import read_in_waves
 from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
@@ -90,7 +90,8 @@ class Phases:
         """Online phase: answer the rows whose pages are all cached; the others wait."""
         self.counts.online_phases += 1
         low, high, valid = self._spec.predicate.bounds(taken.batch)
-        rows = Rows(taken.batch, taken.arrived, taken.due, low, high, np.zeros(len(low), bool))
+        unmatched = np.zeros(len(low), bool)
+        rows = Rows(taken.batch, taken.arrived, taken.due, low, high, unmatched, sizes_of(taken.batch))
         order = self._search_order(rows, valid)
         index = self._pages.index
         start, stop = locate_pages(low[order], high[order], index.first, index.last)
@@ -219,7 +220,7 @@ class Phases:
         unmatched = chosen[~rows.matched[chosen]]
         self.counts.rows_unmatched += len(unmatched)
         if self._spec.keeps_unmatched and len(unmatched):
-            yield from self._output.alone(rows.batch, unmatched)
+            yield from self._output.alone(rows, unmatched)
         now = self._clock.now()
         self.counts.seconds_waiting_max = max(self.counts.seconds_waiting_max, now - rows.arrived)
         if rows.due is not None:
