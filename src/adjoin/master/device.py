@@ -37,6 +37,7 @@ class ReadJob:
     Attributes:
         scans: Their number.
         blocks: Blocks that they read.
+        files: What keeps the files open until the job is done.
     """
 
     first: Array
@@ -44,6 +45,7 @@ class ReadJob:
     places: tuple[Any, ...]
     scans: int
     blocks: int
+    files: object = None
 
     def read(self, begin: int, end: int) -> Status:
         """Read the scans begin..end-1, one after the other."""
@@ -94,6 +96,7 @@ class Disk:
     def __init__(self, in_flight: int = 128, direct: bool = True, cost: Cost | None = None) -> None:
         self._direct = direct
         self._cost = cost
+        self._process = os.getpid()
         self._queue = _queue(in_flight) if direct else None
         self._workers = 1 if self._queue else min(in_flight, _MOST_THREADS)
         self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix="adjoin-read")
@@ -112,6 +115,8 @@ class Disk:
 
     def start(self, job: ReadJob) -> Callable[[], list[Status]]:
         """Begin to read; the function returned waits until all is read."""
+        if os.getpid() != self._process:
+            raise StorageError("a process cannot read with an operator from before its fork; make a new one")
         parts = min(self._workers, job.scans)
         bounds = [job.scans * part // parts for part in range(parts + 1)]
         read = job.read if self._queue is None else partial(job.read_ahead, self._queue)

@@ -1,6 +1,7 @@
 """Reads pages of one master version into an arena, several at a time, each one verified."""
 
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,22 @@ class ReadCounts:
     bytes_read: int = 0
 
 
+class _OpenFiles:
+    """Open files by number, closed when nobody holds this any more: neither reader nor a read under way."""
+
+    def __init__(self) -> None:
+        self.descriptors: dict[int, int] = {}
+        weakref.finalize(self, _close, self.descriptors, frozenset())
+
+    def close_all_but(self, files: frozenset[int]) -> None:
+        _close(self.descriptors, files)
+
+
+def _close(descriptors: dict[int, int], files: frozenset[int]) -> None:
+    for file in descriptors.keys() - files:
+        os.close(descriptors.pop(file))
+
+
 class PageReader:
     """Reads pages of a master version into slots.
 
@@ -48,7 +65,8 @@ class PageReader:
         self._arena = arena
         self._columns = columns
         self._device = device
-        self._descriptors: dict[int, int] = {}
+        self._open = _OpenFiles()
+        self._unfinished: list[Callable[[], object]] = []
         self._in_flight: frozenset[int] = frozenset()
         self.counts = ReadCounts()
         self.cost: Cost = device.cost([file.path for file in self._files])
@@ -86,10 +104,13 @@ class PageReader:
             self._columns.offsets,
             self._columns.rows,
         )
-        wait = self._device.start(ReadJob(first, last, places, end - begin, blocks))
+        wait = self._device.start(ReadJob(first, last, places, end - begin, blocks, self._open))
+        self._unfinished.append(wait)
 
         def finish() -> None:
-            for status, page in wait():
+            statuses = wait()
+            self._unfinished.remove(wait)
+            for status, page in statuses:
                 if status == READ_FAILED:
                     self._raise_read_failure(pages[page])
                 if status == PAGE_DAMAGED:
@@ -101,25 +122,25 @@ class PageReader:
         return finish
 
     def close(self) -> None:
-        self._close_all_but(frozenset())
+        """Close the files, once no read needs them any more."""
+        for wait in self._unfinished:
+            wait()
+        self._open.close_all_but(frozenset())
 
     def _descriptors_of(self, pages: Array) -> Array:
         """The open file of each page; keeps at most so many files open that reads under way still need."""
         files = self._index.file[pages]
         needed = frozenset(np.unique(files).tolist())
-        if len(self._descriptors) > _MOST_OPEN_FILES:
-            self._close_all_but(needed | self._in_flight)
+        descriptors = self._open.descriptors
+        if len(descriptors) > _MOST_OPEN_FILES:
+            self._open.close_all_but(needed | self._in_flight)
         table = np.full(len(self._files), -1, np.int32)
         for file in needed:
-            if file not in self._descriptors:
-                self._descriptors[file] = self._device.open(self._files[file].path)
-            table[file] = self._descriptors[file]
+            if file not in descriptors:
+                descriptors[file] = self._device.open(self._files[file].path)
+            table[file] = descriptors[file]
         self._in_flight = needed
         return table[files]
-
-    def _close_all_but(self, files: frozenset[int]) -> None:
-        for file in self._descriptors.keys() - files:
-            os.close(self._descriptors.pop(file))
 
     def _place(self, page: int) -> str:
         file = self._files[self._index.file[page]]

@@ -35,6 +35,7 @@ class SemiStreamJoin(ABC):
 
     def refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
         """Answer what was begun on the old version of the master, then go on with another."""
+        self._check_master(master)
         return self._alone(self._refresh(master))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -60,6 +61,9 @@ class SemiStreamJoin(ABC):
         """Give files, threads and memory back."""
 
     @abstractmethod
+    def _check_master(self, master: Master) -> None: ...
+
+    @abstractmethod
     def _begin(self, stream: pa.Schema) -> None: ...
 
     @abstractmethod
@@ -83,8 +87,7 @@ class SemiStreamJoin(ABC):
     def _alone(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._busy:
             raise AdjoinError("results of the call before were not consumed; exhaust its iterator first")
-        if self._ended:
-            raise AdjoinError("the operator has ended, after finish(), close() or an error; make a new one")
+        self._check_open()
         self._busy = True
         return self._consume(work)
 
@@ -93,11 +96,16 @@ class SemiStreamJoin(ABC):
             for batch in work:
                 self._rows_out += batch.num_rows
                 yield batch
+                self._check_open()
         except BaseException:
             self._ended = True
             raise
         finally:
             self._busy = False
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise AdjoinError("the operator has ended, after finish(), close() or an error; make a new one")
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         if not isinstance(batch, pa.RecordBatch):

@@ -109,6 +109,10 @@ def _in_key_units(distance: Distance, type_: pa.DataType) -> float | int:
         units: float | int = _ticks(distance, type_)
     elif not isinstance(distance, int | float | Decimal) or isinstance(distance, bool):
         raise OptionError(f"within={distance!r} is not a number or timedelta")
+    elif math.isnan(distance) or distance < 0:
+        raise OptionError(f"within={distance!r} must not be negative")
+    elif math.isinf(distance):
+        units = math.inf if pa.types.is_floating(type_) else _GREATEST
     elif pa.types.is_floating(type_):
         units = float(distance)
     elif pa.types.is_decimal(type_):

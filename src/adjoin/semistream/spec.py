@@ -100,7 +100,8 @@ def _key_pairs(master: Master, on: On) -> dict[str, str]:
         pairs = {key: column for column, key in on.items()}
     else:
         pairs = {name: name for name in on}
-    if set(pairs) != set(master.key):
+    repeated = not isinstance(on, str) and len(pairs) < len(on)
+    if repeated or set(pairs) != set(master.key):
         raise SchemaError(
             f"on={on!r} must name the key of the master, {list(master.key)}; where the stream's names differ "
             f'write on={{"stream column": "{master.key[0]}"}}'

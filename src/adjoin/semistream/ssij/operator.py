@@ -233,11 +233,13 @@ class SSIJ(SemiStreamJoin):
     def _begin(self, stream: pa.Schema) -> None:
         if isinstance(self._options.deadline, str) and self._options.deadline not in stream.names:
             raise SchemaError(f"the stream has no column {self._options.deadline!r} for the deadline")
+        if isinstance(self._options.deadline, str):
+            _seconds(pa.nulls(0, stream.field(self._options.deadline).type))
         self._phases.begin(stream)
 
     def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for piece in self._pieces(batch):
-            while not self.offer(piece):
+            while not self._put(piece):
                 yield from self._relieve(piece.nbytes)
             yield from self._work()
 
@@ -250,11 +252,15 @@ class SSIJ(SemiStreamJoin):
             yield from self._drain()
         self._clock.sleep(max(0.0, end - self._clock.now()))
 
-    def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+    def _check_master(self, master: Master) -> None:
+        if not isinstance(master, Master):
+            raise OptionError(f"refresh takes a Master, got {type(master).__name__}")
         if not master.schema.equals(self._pages.master.schema) or master.key != self._pages.master.key:
             raise SchemaError(
                 "the other version has other columns or another key; make a new operator for it"
             )
+
+    def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
         yield from self._phases.join()
         self._pages.replace(master)
         if self._stream_schema is not None:
@@ -267,9 +273,22 @@ class SSIJ(SemiStreamJoin):
     # Pending phase.
 
     def offer(self, batch: pa.RecordBatch) -> bool:
-        """Put rows into the input buffer, evicting pages for them; False if there is no room."""
+        """Put rows into the input buffer, evicting pages for them; False if there is no room.
+
+        Unlike `push`, this can be called while results are being consumed. What is taken will find
+        room in the stream buffer too; a batch too large for that is refused, `push` cuts it.
+        """
+        self._check_open()
+        self._check_batch(batch)
+        return self._put(without_views(batch))
+
+    def _put(self, batch: pa.RecordBatch) -> bool:
         now = self._clock.now()
         arrived = Arrivals(compact(batch), now, self._due(batch, now))
+        rows = self._input.rows + batch.num_rows
+        held = _buffer_bytes((self._input.bytes + arrived.bytes) // 2, rows)
+        if rows > 1 and held > self._pages.split.stream_bytes // 2:
+            return False
         if not self._pages.make_room(arrived.bytes):
             return False
         self._budget.add("input", arrived.bytes)
@@ -332,9 +351,9 @@ class SSIJ(SemiStreamJoin):
         yield from self._phases.join()
 
     def _stream_buffer_is_full(self) -> bool:
-        if self._options.stream_rows is not None:
-            return self._phases.waiting.rows >= self._options.stream_rows
         held = self._phases.waiting.stream_bytes + self._phases.waiting.inverted_bytes
+        if self._options.stream_rows is not None:
+            return self._phases.waiting.rows >= self._options.stream_rows or held >= _MOST_STREAM_BYTES
         return held >= min(_STREAM_SHARE * self._pages.split.stream_bytes, _MOST_STREAM_BYTES)
 
     # Deadlines.
@@ -370,10 +389,11 @@ def _buffer_bytes(stream_bytes: int, rows: int) -> int:
 
 
 def _seconds(column: pa.Array) -> Array:
-    """Moments as seconds since 1970; null is never."""
+    """Moments as seconds since 1970; null and not a number are never."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
         return column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False) / 1e6
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
-        return column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False)
+        moments = column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False)
+        return np.where(np.isnan(moments), np.inf, moments)
     raise SchemaError(f"the deadline column has type {column.type}; give a timestamp, or seconds since 1970")
