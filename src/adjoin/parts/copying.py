@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from adjoin.kernels.types import Array
 
 _POOL = pa.system_memory_pool()
-_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
@@ -23,7 +22,7 @@ def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
 
 def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with string and binary views in their large plain types, which can be taken from."""
-    plain = [_PLAIN.get(column.type) for column in batch.columns]
+    plain = [_plain(column.type) for column in batch.columns]
     if not any(plain):
         return batch
     columns = [
@@ -32,10 +31,17 @@ def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
+def _plain(type_: pa.DataType) -> pa.DataType | None:
+    """The plain type of a view; None for every other type."""
+    if pa.types.is_string_view(type_):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(type_) else None
+
+
 def can_be_taken(type_: pa.DataType) -> bool:
     """Whether Arrow can pick values of this type."""
     try:
-        pc.take(pa.nulls(1, _PLAIN.get(type_, type_)), pa.array([0]))
+        pc.take(pa.nulls(1, _plain(type_) or type_), pa.array([0]))
     except pa.ArrowNotImplementedError:
         return False
     return True

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import Column, PageColumns, Places
-from adjoin.parts.copying import take_rows
+from adjoin.parts.copying import take_rows, without_views
 from adjoin.parts.rows import row_bytes
 from adjoin.parts.streambuffer import Rows
 
@@ -90,6 +90,15 @@ class Output:
 def sizes_of(batch: pa.RecordBatch) -> Array | None:
     """Bytes of each row; None where all columns have a fixed width."""
     return None if _fixed_row_bytes(batch.schema) else row_bytes(batch)
+
+
+def can_be_measured(type_: pa.DataType) -> bool:
+    """Whether the size of values of this type is known."""
+    try:
+        sizes_of(without_views(pa.record_batch([pa.nulls(0, type_)], names=[""])))
+    except ValueError:
+        return False
+    return True
 
 
 def _stream_bytes(rows: Rows, chosen: Array) -> Array | int:

@@ -18,6 +18,8 @@ Bounds = tuple[Array, Array, Array | None]
 
 _LEAST = np.iinfo(np.int64).min
 _GREATEST = np.iinfo(np.int64).max
+_DOMAIN = 1 << 64
+"""No two encoded keys are so far apart."""
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -86,11 +88,16 @@ class Within:
         encoded, valid = self._codec.encode(key)
         if self._is_float:
             values = key[0].fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-            low, high = values - self._distance, values + self._distance
+            with np.errstate(over="ignore", invalid="ignore"):
+                low, high = values - self._distance, values + self._distance
             return self._codec.encode([pa.array(low)])[0], self._codec.encode([pa.array(high)])[0], valid
-        distance = np.int64(min(self._distance, _GREATEST))
-        low = np.where(encoded < _LEAST + distance, _LEAST, encoded - distance)
-        high = np.where(encoded > _GREATEST - distance, _GREATEST, encoded + distance)
+        low = high = encoded
+        left = min(self._distance, _DOMAIN)
+        while left > 0:
+            step = np.int64(min(left, _GREATEST))
+            low = np.where(low < _LEAST + step, _LEAST, low - step)
+            high = np.where(high > _GREATEST - step, _GREATEST, high + step)
+            left -= int(step)
         return low, high, valid
 
 
@@ -112,7 +119,7 @@ def _in_key_units(distance: Distance, type_: pa.DataType) -> float | int:
     elif math.isnan(distance) or distance < 0:
         raise OptionError(f"within={distance!r} must not be negative")
     elif math.isinf(distance):
-        units = math.inf if pa.types.is_floating(type_) else _GREATEST
+        units = math.inf if pa.types.is_floating(type_) else _DOMAIN
     elif pa.types.is_floating(type_):
         units = float(distance)
     elif pa.types.is_decimal(type_):

@@ -162,6 +162,7 @@ def test_many_small_parts_become_few_in_the_stream_buffer_and_keep_their_pairs()
     inverted.check_invariants()
     every = np.arange(1000)
     assert joined.batch.column(0).to_pylist() == every.tolist()
+    assert joined.sizes is not None
     assert (joined.sizes == every).all()
     assert (joined.matched == (every % 2 == 0)).all()
     assert (inverted.pairs & 0xFFFFFFFF == np.argsort(every % 10, kind="stable")).all()

@@ -18,7 +18,7 @@ from adjoin.parts.copying import can_be_taken, without_views
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer
 from adjoin.semistream.matching import Matcher
-from adjoin.semistream.output import Output, sizes_of
+from adjoin.semistream.output import Output, can_be_measured, sizes_of
 from adjoin.semistream.readahead import read_in_waves
 from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
@@ -71,11 +71,12 @@ class Phases:
         pages, codec, split = self._pages, self._pages.master.codec, self._pages.split
         schema = self._spec.output_schema(stream, pages.master.schema)
         for field in stream:
-            if not can_be_taken(field.type):
+            if not can_be_taken(field.type) or not can_be_measured(field.type):
                 raise SchemaError(
                     f"the stream's column {field.name!r} of type {field.type} cannot pass; cast it"
                 )
-        self._spec.predicate.bounds(without_views(pa.RecordBatch.from_pylist([], schema=stream)))
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in stream], schema=stream)
+        self._spec.predicate.bounds(without_views(nothing))
         names = self._spec.columns if self._spec.gives_master_columns else ()
         keys = () if codec.ordered else pages.master.key
         self._output = Output(
