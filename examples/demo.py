@@ -74,14 +74,11 @@ def enrich(console: Console, join: adjoin.SSIJ, batches: Iterator[pa.RecordBatch
         began = time.perf_counter()
         for result in join.run(batches):
             metrics = join.metrics()
-            used = sum(
-                value for name, value in metrics.items() if name.startswith("bytes_") and name != "bytes_read"
-            )
             progress.update(
                 task,
                 advance=result.num_rows,
                 hits=metrics["cache_hits"] / metrics["rows_in"],
-                used=used / 2**20,
+                used=metrics["used_bytes"] / 2**20,
             )
         return time.perf_counter() - began
 

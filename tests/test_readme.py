@@ -16,8 +16,8 @@ def test_the_examples_run_one_after_the_other(tmp_path, monkeypatch):
         pa.table({"product_id": [7, 8], "name": ["ink", "pad"], "price": [2.0, 3.0]}), "products.parquet"
     )
     pq.write_table(pa.table({"sale": [1, 2, 3], "product_id": [7, 8, 9]}), "sales.parquet")
-    written = []
-    names = {"write": written.extend}
+    written: list[pa.RecordBatch] = []
+    names: dict[str, object] = {"write": written.extend}
     for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
         exec(block, names)
     assert sum(batch.num_rows for batch in written) == 2

@@ -60,7 +60,7 @@ GOALS = {
         "90 % of the keys absent: at least 0.8 x the speed with all present", 0.8, rival_stream="exist"
     ),
 }
-FULL_EFFORT = Effort(warm_rows=4_000_000, warm_seconds=40, rows=5_000_000, seconds=15, most_seconds=60)
+FULL_EFFORT = Effort(warm_rows=4_000_000, warm_seconds=25, rows=5_000_000, seconds=10, most_seconds=45)
 QUICK_EFFORT = Effort(warm_rows=40_000, warm_seconds=2, rows=40_000, seconds=1, least_batches=2)
 
 

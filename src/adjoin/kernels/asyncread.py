@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from adjoin.kernels.memory import syscall
-from adjoin.kernels.pages import PAGE_DAMAGED, READ, READ_FAILED, admit_page
+from adjoin.kernels.pages import PAGE_DAMAGED, READ, READ_FAILED, READ_LOST, admit_page
 from adjoin.kernels.types import Array
 
 VECTORS = 64
@@ -153,7 +153,10 @@ def read_scans_ahead(
             status, bad = READ_FAILED, under_way[op, 0]
         if free_count == depth:
             return status, bad
-        for event in range(_collect(collect, context, events)):
+        come = _collect(collect, context, events)
+        if come == 0:
+            return READ_LOST, under_way[0, 0]
+        for event in range(come):
             op = events[4 * event]
             free[free_count] = op
             free_count += 1

@@ -10,6 +10,8 @@ from adjoin.kernels.types import Array
 READ = 0
 READ_FAILED = 1
 PAGE_DAMAGED = 2
+READ_LOST = 3
+"""The system no longer tells which reads are over: they may still write to the arena."""
 
 _MAX_VECTORS = 1024
 

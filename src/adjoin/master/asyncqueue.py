@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.asyncread import VECTORS, read_scans_ahead
+from adjoin.kernels.pages import READ_FAILED, READ_LOST
 from adjoin.kernels.types import Array
 
 _CALLS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}
@@ -44,4 +45,8 @@ class AsyncQueue:
 
     def read(self, *arguments: Any) -> tuple[int, int]:
         """Read scans; arguments and result are those of `read_scans`."""
-        return read_scans_ahead(self._queue, self._blocks, *arguments)
+        status, page = read_scans_ahead(self._queue, self._blocks, *arguments)
+        if status == READ_LOST:
+            self.close()  # waits until no read is under way
+            return READ_FAILED, page
+        return status, page

@@ -20,7 +20,7 @@ from adjoin.parts.readplan import ReadPlan
 _FILE_GAP_BLOCKS = 1 << 33
 """More than any scan is long, so that no plan reaches from one file into the next."""
 
-_MOST_OPEN_FILES = 256
+_MOST_OPEN_FILES = 200
 
 
 @dataclass

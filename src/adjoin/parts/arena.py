@@ -28,7 +28,7 @@ class Arena:
 
     Args:
         landing: Slots of the landing.
-        slots: The most slots for pages that stay.
+        slots: The most slots for pages that stay; whole grains of them are used.
         slot_bytes: Size of a slot, whole blocks.
         oversize_bytes: Size of the region for the largest page, 0 if all pages fit a slot.
         scratch_bytes: Size of the region for bytes that nobody wants.
@@ -48,16 +48,17 @@ class Arena:
         self.slot_bytes = slot_bytes
         self.scratch_at = 0
         self.scratch_bytes = scratch_bytes
-        self.oversize_slot = landing + slots
         first = scratch_bytes + oversize_bytes
         is_huge = slots * slot_bytes >= _HUGE_FROM_BYTES and _HUGE_BYTES % slot_bytes == 0
         self.grain = _HUGE_BYTES // slot_bytes if is_huge else 1
-        self._map(first + landing * slot_bytes, slots * slot_bytes, is_huge)
+        self.slots -= slots % self.grain
+        self.oversize_slot = landing + self.slots
+        self._map(first + landing * slot_bytes, self.slots * slot_bytes, is_huge)
         self.words: Array = self.bytes.view(np.int64)
-        self.slot_base: Array = first + np.arange(landing + slots + 1, dtype=np.int64) * slot_bytes
+        self.slot_base: Array = first + np.arange(landing + self.slots + 1, dtype=np.int64) * slot_bytes
         self.slot_base[self.oversize_slot] = scratch_bytes
         self.capacity = 0
-        self._free: Array = np.empty(slots, np.int32)
+        self._free: Array = np.empty(self.slots, np.int32)
         self.free_slots = 0
 
     @property
@@ -80,10 +81,9 @@ class Arena:
         self.free_slots += len(slots)
 
     def grow(self, count: int) -> None:
-        """Put up to `count` more slots to use, in whole grains unless these are the last."""
+        """Put up to `count` more slots to use, in whole grains."""
         count = min(count, self.slots - self.capacity)
-        if self.capacity + count < self.slots:
-            count -= count % self.grain
+        count -= count % self.grain
         first = self.landing + self.capacity
         self.free(np.arange(first, first + count, dtype=np.int32))
         self.capacity += count
@@ -109,6 +109,10 @@ class Arena:
         begin = self._start + int(self.slot_base[0]) + end * self.slot_bytes
         self._mapping.madvise(mmap.MADV_DONTNEED, begin, count * self.slot_bytes)
         return source, target
+
+    def close(self) -> None:
+        """Give all memory back; nothing can be read from the arena afterwards but zeros."""
+        self._mapping.madvise(mmap.MADV_DONTNEED)
 
     def check_invariants(self) -> None:
         free = self._free[: self.free_slots]

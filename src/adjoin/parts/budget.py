@@ -33,8 +33,8 @@ class MemoryBudget:
 
     >>> budget = MemoryBudget(100)
     >>> budget.set("pages", 60)
-    >>> budget.fits(50), budget.free_bytes
-    (False, 40)
+    >>> budget.free_bytes
+    40
     """
 
     def __init__(self, total_bytes: int) -> None:
@@ -56,9 +56,6 @@ class MemoryBudget:
 
     def accounts(self) -> dict[str, int]:
         return dict(self._accounts)
-
-    def fits(self, extra_bytes: int) -> bool:
-        return extra_bytes <= self.free_bytes
 
     def set(self, name: str, new_bytes: int) -> None:
         """Let the account hold `new_bytes` from now on, or raise and change nothing."""

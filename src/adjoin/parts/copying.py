@@ -20,8 +20,8 @@ def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
     return _batch(columns, batch.schema, len(rows))
 
 
-def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with string and binary views in their large plain types, which can be taken from."""
+def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with views and dictionaries undone: values that can be taken, joined and counted."""
     plain = [_plain(column.type) for column in batch.columns]
     if not any(plain):
         return batch
@@ -31,8 +31,32 @@ def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
+def as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A plain column in the type of the result: a view, a dictionary, or as it is."""
+    if column.type.equals(type_):
+        return column
+    if pa.types.is_dictionary(type_):
+        encoded = column.cast(type_.value_type).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(
+            encoded.indices.cast(type_.index_type), encoded.dictionary, ordered=type_.ordered
+        )
+    return column.cast(type_)
+
+
+def declared_type(type_: pa.DataType) -> pa.DataType:
+    """The type in which a stream column of this type comes out: narrow dictionary indices are widened.
+
+    Batches of the stream have dictionaries of their own; a result holds values of several.
+    """
+    if pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32:
+        return pa.dictionary(pa.int32(), type_.value_type, type_.ordered)
+    return type_
+
+
 def _plain(type_: pa.DataType) -> pa.DataType | None:
-    """The plain type of a view; None for every other type."""
+    """The plain type of a view or dictionary; None for every other type."""
+    if pa.types.is_dictionary(type_):
+        return _plain(type_.value_type) or type_.value_type
     if pa.types.is_string_view(type_):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(type_) else None

@@ -15,7 +15,8 @@ class SemiStreamJoin(ABC):
     """A stream joined with a master.
 
     Every method that returns an iterator does its work while the iterator is consumed; consume it
-    before the next call. No order of results is promised.
+    before the next call. One that is left half-consumed ends the operator. No order of results is
+    promised.
     """
 
     def __init__(self) -> None:
@@ -25,12 +26,21 @@ class SemiStreamJoin(ABC):
         self._stream_schema: pa.Schema | None = None
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a batch of the stream; put out what can be answered."""
+        """Take a batch of the stream; put out what can be answered.
+
+        Raises:
+            SchemaError: The batch does not fit the join or the batches before; nothing was taken.
+            BudgetError: A row finds no room in the memory; the message names what would do.
+        """
         self._check_batch(batch)
         return self._alone(self._push(batch))
 
     def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
-        """Nothing arrives for so long: answer what waits, with a deadline when it is due."""
+        """Let so many seconds pass on the operator's clock, in which nothing arrives.
+
+        Without a deadline everything that waits is answered first, with one when it is due;
+        `idle(0)` answers and goes on.
+        """
         return self._alone(self._idle(seconds))
 
     def refresh(self, master: Master) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import Column, PageColumns, Places
-from adjoin.parts.copying import take_rows, without_views
+from adjoin.parts.copying import as_declared, plain_columns, take_rows
 from adjoin.parts.rows import row_bytes
 from adjoin.parts.streambuffer import Rows
 
@@ -65,11 +65,10 @@ class Output:
             yield self._batch([*some.columns, *values])
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
-        fields = zip(columns, self.schema, strict=True)
-        as_declared = [
-            column if column.type.equals(field.type) else column.cast(field.type) for column, field in fields
+        declared = [
+            as_declared(column, field.type) for column, field in zip(columns, self.schema, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(as_declared, schema=self.schema)
+        return pa.RecordBatch.from_arrays(declared, schema=self.schema)
 
     def _cuts(self, sizes: Array | int, rows: int) -> Iterator[tuple[int, int]]:
         """Ranges of rows that each fit a batch."""
@@ -95,7 +94,7 @@ def sizes_of(batch: pa.RecordBatch) -> Array | None:
 def can_be_measured(type_: pa.DataType) -> bool:
     """Whether the size of values of this type is known."""
     try:
-        sizes_of(without_views(pa.record_batch([pa.nulls(0, type_)], names=[""])))
+        sizes_of(plain_columns(pa.record_batch([pa.nulls(0, type_)], names=[""])))
     except ValueError:
         return False
     return True

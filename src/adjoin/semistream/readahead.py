@@ -13,6 +13,9 @@ from adjoin.parts.pagecache import ABSENT
 from adjoin.parts.readplan import ReadPlan, make_plan
 from adjoin.semistream.residence import Residence
 
+_MOST_FILES = 100
+"""A process may have only so many files open; two waves and what is kept open stay well below."""
+
 
 @dataclass(frozen=True)
 class Wave:
@@ -81,19 +84,22 @@ def _readings(
         max_scan * page_blocks,
         wave_pages,
     )
-    for number, (begin, end) in enumerate(_cut_waves(plan, wave_pages)):
+    file = index.file[wanted[order[plan.first]]]
+    for number, (begin, end) in enumerate(_cut_waves(plan, file, wave_pages)):
         chosen = order[plan.first[begin] : plan.last[end - 1] + 1]
         first = number % 2 * wave_pages
         slots = np.arange(first, first + len(chosen), dtype=np.int32)
         yield _Reading(Wave(chosen, slots), pages.reader.start(wanted[chosen], slots, plan, begin, end))
 
 
-def _cut_waves(plan: ReadPlan, wave_pages: int) -> Iterator[tuple[int, int]]:
-    """Ranges of scans with at most so many wanted pages each (more only if one scan has more)."""
+def _cut_waves(plan: ReadPlan, file: Array, wave_pages: int) -> Iterator[tuple[int, int]]:
+    """Ranges of scans with at most so many wanted pages, and files, each; `file` is that of each scan."""
+    files = np.cumsum(np.diff(file, prepend=file[:1]) != 0)
     begin = 0
     while begin < len(plan):
-        limit = int(plan.first[begin]) + wave_pages
-        end = max(int(np.searchsorted(plan.last, limit)), begin + 1)
+        by_pages = np.searchsorted(plan.last, plan.first[begin] + wave_pages)
+        by_files = np.searchsorted(files, files[begin] + _MOST_FILES)
+        end = max(int(min(by_pages, by_files)), begin + 1)
         yield begin, end
         begin = end
 

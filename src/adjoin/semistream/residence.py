@@ -102,6 +102,7 @@ class Residence:
         )
         counts = self.reader.counts
         self.reader.close()
+        self.master.close()
         self._drop_index()
         self._load(master)
         if has_room and self._pages_fit():
@@ -113,6 +114,8 @@ class Residence:
 
     def close(self) -> None:
         self.reader.close()
+        self.master.close()
+        self.arena.close()
 
     def check_invariants(self) -> None:
         self._budget.check_invariants()
@@ -120,7 +123,7 @@ class Residence:
         self.cache.check_invariants()
 
     def _load(self, master: Master) -> None:
-        self.master = master
+        self.master = master.at(master.version)  # a pin of its own, whatever the caller does with his
         self.index: PageIndex = master.load_index()
         self.filter = master.load_filter()
 

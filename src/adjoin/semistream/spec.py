@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
+from adjoin.parts.copying import declared_type
 from adjoin.semistream.predicate import Between, Distance, Equality, Predicate, Within
 
 HOW = ("inner", "left", "semi", "anti")
@@ -45,7 +46,7 @@ class JoinSpec:
         repeated = {name for name in stream.names if stream.names.count(name) > 1}
         if repeated:
             raise SchemaError(f"the stream has several columns named {min(repeated)!r}; rename them")
-        fields = list(stream)
+        fields = [field.with_type(declared_type(field.type)) for field in stream]
         if self.gives_master_columns:
             fields += [self._master_field(stream, master.field(name)) for name in self.columns]
         names = [field.name for field in fields]
@@ -71,6 +72,9 @@ def make_spec(
     """Check the arguments of an operator against the master."""
     if how not in HOW:
         raise OptionError(f"how={how!r} is not one of {', '.join(HOW)}")
+    for name, given in (("columns", columns), ("between", between)):
+        if isinstance(given, str):
+            raise OptionError(f"{name}={given!r} must be a list of names, not a single text")
     if within is not None and between is not None:
         raise OptionError("give within= or between=, not both")
     pairs = _key_pairs(master, on)
@@ -88,7 +92,7 @@ def make_spec(
     unknown = [name for name in wanted if name not in master.schema.names]
     if unknown:
         raise SchemaError(f"the master has no column {unknown[0]!r}; it has {master.schema.names}")
-    chosen = tuple(name for name in master.schema.names if name in wanted and name not in same_name)
+    chosen = tuple(name for name in dict.fromkeys(wanted) if name not in same_name)
     return JoinSpec(how, predicate, chosen, suffix)
 
 

@@ -220,16 +220,16 @@ def test_rows_take_memory_from_pages_and_pages_take_it_back(tmp_path):
     for _ in range(8):
         list(join.push(sales(random.integers(0, 40_000, 500))))
         list(join.idle(0))
-    full = join.metrics()["bytes_pages"]
+    full = join.metrics()["pages_bytes"]
     while join.metrics()["rows_waiting"] < 4000:
         list(join.push(sales(random.integers(0, 40_000, 500))))
-    assert join.metrics()["bytes_pages"] < full
-    assert join.metrics()["bytes_stream"] > 0
+    assert join.metrics()["pages_bytes"] < full
+    assert join.metrics()["stream_bytes"] > 0
     list(join.idle(0))
     for _ in range(3):
         list(join.push(sales(random.integers(0, 40_000, 500))))
         list(join.idle(0))
-    assert join.metrics()["bytes_pages"] > 0.95 * full
+    assert join.metrics()["pages_bytes"] > 0.95 * full
 
 
 def test_arrivals_in_the_middle_of_a_join_phase_find_room_and_lose_nothing(tmp_path):

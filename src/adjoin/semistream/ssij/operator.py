@@ -3,7 +3,6 @@
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from adjoin.master.master import Master
 from adjoin.parts.arrivals import arrivals
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, Pause, SystemClock
-from adjoin.parts.copying import compact, without_views
+from adjoin.parts.copying import compact, plain_columns
 from adjoin.parts.streambuffer import Arrivals, InputBuffer
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.predicate import Distance
@@ -44,14 +43,16 @@ class _Options:
     def __post_init__(self) -> None:
         for name in ("input_rows", "stream_rows"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise OptionError(f"{name}={value} must be at least 1")
-        if self.max_scan < 1:
-            raise OptionError(f"max_scan={self.max_scan} must be at least 1")
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise OptionError(f"{name}={value!r} must be a whole number of at least 1")
+        if not (isinstance(self.max_scan, int) and self.max_scan >= 1):
+            raise OptionError(f"max_scan={self.max_scan!r} must be a whole number of at least 1")
         if not 0 <= self.decay <= 1:
             raise OptionError(f"decay={self.decay} must be between 0 and 1")
-        if isinstance(self.deadline, int | float) and not self.deadline > 0:
-            raise OptionError(f"deadline={self.deadline} must be more than 0 seconds")
+        if isinstance(self.deadline, str | None):
+            return
+        if not (isinstance(self.deadline, int | float) and self.deadline > 0):
+            raise OptionError(f"deadline={self.deadline!r} must be more than 0 seconds, or a column's name")
 
 
 class SSIJ(SemiStreamJoin):
@@ -70,19 +71,20 @@ class SSIJ(SemiStreamJoin):
         least useful first, and the cache takes back what rows leave free.
 
     Args:
-        master: The master; its version stays pinned until `refresh` or `close`.
+        master: The master; `vacuum` leaves its version alone until `refresh` or `close`.
         on: Key: a name, a list of names, or `{"stream column": "master column"}`.
         how: "inner", "left", "semi" or "anti".
         memory: Budget of the whole operator: bytes, or text such as "64MB".
-        columns: Master columns to put out; all by default.
+        columns: Master columns to put out, in this order; all by default.
         within: Range join: master key between stream key - within and stream key + within.
         between: Range join: master key between these two stream columns; `on` names the master's key.
         suffix: Appended to a master column whose name the stream has too.
         deadline: Seconds within which every row is answered, or the name of a stream column with
-            the moment by which the row must be answered; rows are answered as late as that allows,
+            the moment by which the row must be answered (a timestamp, without time zone taken as UTC,
+            or seconds since 1970; null: any time); rows are answered as late as that allows,
             because the more wait together, the fewer pages are read. With none, rows wait until the
             stream buffer is full, the input pauses or the stream ends.
-        input_rows: Rows that start an online phase (IB_thresh).
+        input_rows: Rows that start an online phase (IB_thresh); by default 16,384, or what a step holds.
         stream_rows: Waiting rows that start a join phase (SB_thresh); by default, as many as fill
             half of the memory that rows and pages share.
         max_scan: Most pages that one scan reads (maxScan).
@@ -155,14 +157,16 @@ class SSIJ(SemiStreamJoin):
         clock: Clock | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(master, Master):
+            raise OptionError(f"master={master!r} is not a Master; open it with adjoin.Master.open")
         if isinstance(deadline, datetime.timedelta):
             deadline = deadline.total_seconds()
         self._options = _Options(input_rows, stream_rows, max_scan, decay, deadline)
         self._spec = make_spec(master, on, how, columns, within, between, suffix)
         self._budget = MemoryBudget(parse_bytes(memory))
         self._clock = clock or SystemClock()
-        self._own_disk = Disk() if device is None else None
-        self._device: Device = device or cast(Disk, self._own_disk)
+        self._owns_device = device is None
+        self._device: Device = Disk() if device is None else device
         names = self._spec.columns if self._spec.gives_master_columns else ()
         verified = () if master.codec.ordered else master.key
         self._pages = Residence(master, {*names, *verified}, self._budget, self._device, decay)
@@ -181,9 +185,12 @@ class SSIJ(SemiStreamJoin):
     def metrics(self) -> dict[str, float]:
         """Counters since the start.
 
-        Beside those that every operator has: `deadlines_missed`, `online_phases`, `join_phases`,
-        `rows_waiting`, `pages_cached`, `master_version`, and the bytes of each account of the
-        budget as `bytes_<account>`.
+        Rows: `rows_in`, `rows_out`, `rows_unmatched` (stream rows without a match), `cache_hits` (rows
+        answered without a read), `rows_waiting` now. Reads: `pages_read`, `seeks` (scans),
+        `bytes_read`. Time: `seconds_waiting_max`, `deadlines_missed`, `online_phases`,
+        `join_phases`. Memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted),
+        `used_bytes` now and its parts `index_bytes`, `pages_bytes`, `work_bytes`, `input_bytes`,
+        `stream_bytes`, `inverted_bytes`; `pages_cached`. Also `master_version`.
         """
         reads = self._pages.counts
         return {
@@ -195,7 +202,8 @@ class SSIJ(SemiStreamJoin):
             "rows_waiting": self._input.rows + self._phases.waiting.rows,
             "pages_cached": len(self._pages.cache),
             "master_version": self._pages.master.version,
-            **{f"bytes_{name}": held for name, held in self._budget.accounts().items()},
+            "used_bytes": self._budget.used_bytes,
+            **{f"{name}_bytes": held for name, held in self._budget.accounts().items()},
         }
 
     def run(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterator[pa.RecordBatch]:
@@ -218,8 +226,8 @@ class SSIJ(SemiStreamJoin):
         """Give files, threads and memory back."""
         self._ended = True
         self._pages.close()
-        if self._own_disk:
-            self._own_disk.close()
+        if self._owns_device:
+            self._device.close()
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
@@ -280,7 +288,7 @@ class SSIJ(SemiStreamJoin):
         """
         self._check_open()
         self._check_batch(batch)
-        return self._put(without_views(batch))
+        return self._put(plain_columns(batch))
 
     def _put(self, batch: pa.RecordBatch) -> bool:
         now = self._clock.now()
@@ -301,7 +309,7 @@ class SSIJ(SemiStreamJoin):
         split = self._pages.split
         start, size = 0, split.step_rows
         while start < batch.num_rows:
-            piece = without_views(batch.slice(start, size))
+            piece = plain_columns(batch.slice(start, size))
             if piece.num_rows > 1 and _buffer_bytes(piece.nbytes, piece.num_rows) > split.stream_bytes // 4:
                 size = piece.num_rows // 2
             else:

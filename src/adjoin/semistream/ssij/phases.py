@@ -14,7 +14,7 @@ from adjoin.kernels.types import Array
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
-from adjoin.parts.copying import can_be_taken, without_views
+from adjoin.parts.copying import can_be_taken, plain_columns
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer
 from adjoin.semistream.matching import Matcher
@@ -76,7 +76,7 @@ class Phases:
                     f"the stream's column {field.name!r} of type {field.type} cannot pass; cast it"
                 )
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in stream], schema=stream)
-        self._spec.predicate.bounds(without_views(nothing))
+        self._spec.predicate.bounds(plain_columns(nothing))
         names = self._spec.columns if self._spec.gives_master_columns else ()
         keys = () if codec.ordered else pages.master.key
         self._output = Output(
@@ -96,19 +96,21 @@ class Phases:
         order = self._search_order(rows, valid)
         index = self._pages.index
         start, stop = locate_pages(low[order], high[order], index.first, index.last)
-        open_ = np.zeros(len(rows), bool)
+        waits = np.zeros(len(rows), bool)
+        swept = 0
         limit = self._limit_needs
         for begin, end in _portions(stop - start, limit):
             count = stop[begin:end] - start[begin:end]
             if count[0] > limit:
+                swept += 1
                 yield from self._sweep(
                     rows, order[begin], range(start[begin], stop[begin], limit), stop[begin]
                 )
                 continue
             owner, page = expand(start[begin:end], count, int(count.sum()))
-            yield from self._look_up(rows, order[begin:end][owner], page, open_)
-        self.counts.cache_hits += int(len(rows) - open_.sum())
-        yield from self._answer(rows, np.flatnonzero(~open_))
+            yield from self._look_up(rows, order[begin:end][owner], page, waits)
+        self.counts.cache_hits += int(len(rows) - waits.sum()) - swept
+        yield from self._answer(rows, np.flatnonzero(~waits))
 
     def _sweep(self, rows: Rows, row: int, firsts: range, stop: int) -> Iterator[pa.RecordBatch]:
         """Answer a row that matches more pages than can be noted at once, some pages at a time."""
@@ -132,8 +134,8 @@ class Phases:
         candidates = np.flatnonzero(valid).astype(np.int32)
         return candidates[argsort_keys(low[candidates])]
 
-    def _look_up(self, rows: Rows, row: Array, page: Array, open_: Array) -> Iterator[pa.RecordBatch]:
-        """Join needs whose page is cached now; the others wait. Notes in `open_` which rows wait."""
+    def _look_up(self, rows: Rows, row: Array, page: Array, waits: Array) -> Iterator[pa.RecordBatch]:
+        """Join needs whose page is cached now; the others wait. Notes in `waits` which rows do."""
         self._pages.cache.credit(page)
         slot = self._pages.cache.slot_of_page[page]
         cached = slot >= 0
@@ -143,10 +145,10 @@ class Phases:
         if not self._spec.gives_master_columns:
             missing = missing[~rows.matched[row[missing]]]
         if len(missing):
-            yield from self._wait(rows, row, page, missing, open_)
+            yield from self._wait(rows, row, page, missing, waits)
 
     def _wait(
-        self, rows: Rows, row: Array, page: Array, missing: Array, open_: Array
+        self, rows: Rows, row: Array, page: Array, missing: Array, waits: Array
     ) -> Iterator[pa.RecordBatch]:
         here = np.zeros(len(rows), bool)
         here[row[missing]] = True
@@ -164,7 +166,7 @@ class Phases:
                     f"give memory={enough} or more"
                 )
             yield from self.join()
-        open_ |= here
+        waits |= here
 
     def _hold(self, rows: Rows, pairs: Array) -> bool:
         """Put rows into the stream buffer; False if no room could be made."""
