@@ -1,5 +1,7 @@
 """Pages from disk to arena: read along a plan, verify, and find their buffers."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -13,7 +15,8 @@ PAGE_DAMAGED = 2
 READ_LOST = 3
 """The system no longer tells which reads are over: they may still write to the arena."""
 
-_MAX_VECTORS = 1024
+VECTORS = 64
+"""Most pieces of memory that one read fills."""
 
 
 @njit(cache=True, nogil=True)
@@ -60,23 +63,82 @@ def find_buffers(
         offsets[i, slot] = body + words[entry] if words[entry + 1] else -1
 
 
+class Reads(NamedTuple):
+    """Pages to read and where they go; one entry per page in the first five.
+
+    Attributes:
+        descriptor: Open file.
+        offset: Where the page begins in it.
+        length: Bytes of the page.
+        checksum: What its bytes must hash to; empty: pages are only read, not verified.
+        slot: Where it goes.
+        slot_base: Where each slot begins in the arena.
+        arena: The arena, as bytes.
+        words: The arena, as int64.
+        scratch_bytes: Size of the region at its begin for bytes that nobody wants.
+        wanted: Ordinals of the buffers to find in a page.
+        offsets: Takes where they begin, by buffer and slot.
+        rows: Takes the number of rows, by slot.
+    """
+
+    descriptor: Array
+    offset: Array
+    length: Array
+    checksum: Array
+    slot: Array
+    slot_base: Array
+    arena: Array
+    words: Array
+    scratch_bytes: int
+    wanted: Array
+    offsets: Array
+    rows: Array
+
+
 @njit(cache=True, nogil=True)
-def admit_page(
-    arena: Array,
-    words: Array,
-    at: int,
-    length: int,
-    checksum: int,
-    wanted: Array,
-    offsets: Array,
-    rows: Array,
-    slot: int,
-) -> bool:
+def admit_page(reads: Reads, page: int) -> bool:
     """Verify a page that has arrived and note where its buffers are; False if it is damaged."""
-    if hash_bytes(arena, at, at + length) != checksum:
+    if len(reads.checksum) == 0:
+        return True
+    slot = reads.slot[page]
+    at = reads.slot_base[slot]
+    if hash_bytes(reads.arena, at, at + reads.length[page]) != reads.checksum[page]:
         return False
-    find_buffers(arena, words, at, wanted, offsets, rows, slot)
+    find_buffers(reads.arena, reads.words, at, reads.wanted, reads.offsets, reads.rows, slot)
     return True
+
+
+@njit(cache=True, nogil=True)
+def fill_vectors(reads: Reads, vectors: Array, first: int, last: int) -> tuple[int, int, int]:
+    """Pieces of memory for the pages of a scan from `first` on, as many as `vectors` has room for.
+
+    What lies between two wanted pages goes to the scratch region.
+
+    Returns:
+        How many pieces, their bytes, and the last page that has found room.
+    """
+    address = reads.arena.ctypes.data
+    used = 0
+    total = 0
+    page = first
+    while page <= last:
+        gap = reads.offset[page] - (reads.offset[first] + total)
+        pieces = (gap + reads.scratch_bytes - 1) // reads.scratch_bytes
+        if 2 * (used + pieces + 1) > len(vectors) and page > first:
+            break
+        while gap > 0:
+            piece = min(gap, reads.scratch_bytes)
+            vectors[2 * used] = address
+            vectors[2 * used + 1] = piece
+            total += piece
+            gap -= piece
+            used += 1
+        vectors[2 * used] = address + reads.slot_base[reads.slot[page]]
+        vectors[2 * used + 1] = reads.length[page]
+        total += reads.length[page]
+        used += 1
+        page += 1
+    return used, total, page - 1
 
 
 @njit(cache=True, nogil=True)
@@ -87,93 +149,23 @@ def _read(descriptor: int, vectors: Array, used: int, offset: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _scan(
-    vectors: Array,
-    descriptor: int,
-    offset: Array,
-    length: Array,
-    target: Array,
-    first: int,
-    last: int,
-    address: int,
-    scratch: int,
-    scratch_bytes: int,
-) -> bool:
-    """Read the pages first..last in one pass; what lies between them goes to the scratch block."""
-    used = 0
-    begin = offset[first]
-    expected = 0
-    for page in range(first, last + 1):
-        gap = offset[page] - (begin + expected)
-        while gap > 0 or used + 1 >= _MAX_VECTORS:
-            if used + 1 >= _MAX_VECTORS:
-                if _read(descriptor, vectors, used, begin) != expected:
-                    return False
-                begin += expected
-                expected = 0
-                used = 0
-            if gap > 0:
-                piece = min(gap, scratch_bytes)
-                vectors[2 * used] = scratch
-                vectors[2 * used + 1] = piece
-                used += 1
-                expected += piece
-                gap -= piece
-        vectors[2 * used] = address + target[page]
-        vectors[2 * used + 1] = length[page]
-        used += 1
-        expected += length[page]
-    return _read(descriptor, vectors, used, begin) == expected
+def read_scans(scan_first: Array, scan_last: Array, begin: int, end: int, reads: Reads) -> tuple[int, int]:
+    """Read the scans begin..end-1, verify every page and find its buffers.
 
-
-@njit(cache=True, nogil=True)
-def read_scans(
-    scan_first: Array,
-    scan_last: Array,
-    from_scan: int,
-    to_scan: int,
-    descriptor: Array,
-    offset: Array,
-    length: Array,
-    checksum: Array,
-    slot: Array,
-    slot_base: Array,
-    arena: Array,
-    words: Array,
-    scratch: int,
-    scratch_bytes: int,
-    wanted: Array,
-    offsets: Array,
-    rows: Array,
-) -> tuple[int, int]:
-    """Read scans, verify every page and find its buffers: (READ | READ_FAILED | PAGE_DAMAGED, page).
-
-    Without checksums the pages are only read.
+    Returns:
+        READ, or READ_FAILED or PAGE_DAMAGED and the page where it happened.
     """
-    address = arena.ctypes.data
-    target = slot_base[slot]
-    vectors = np.empty(2 * _MAX_VECTORS, np.int64)
-    for scan in range(from_scan, to_scan):
-        first = scan_first[scan]
-        last = scan_last[scan]
-        if not _scan(
-            vectors,
-            descriptor[first],
-            offset,
-            length,
-            target,
-            first,
-            last,
-            address,
-            address + scratch,
-            scratch_bytes,
-        ):
-            return READ_FAILED, first
-        for page in range(first, last + 1):
-            if len(checksum) and not admit_page(
-                arena, words, target[page], length[page], checksum[page], wanted, offsets, rows, slot[page]
-            ):
-                return PAGE_DAMAGED, page
+    vectors = np.empty(2 * VECTORS, np.int64)
+    for scan in range(begin, end):
+        page = scan_first[scan]
+        while page <= scan_last[scan]:
+            used, total, last = fill_vectors(reads, vectors, page, scan_last[scan])
+            if _read(reads.descriptor[page], vectors, used, reads.offset[page]) != total:
+                return READ_FAILED, page
+            for arrived in range(page, last + 1):
+                if not admit_page(reads, arrived):
+                    return PAGE_DAMAGED, arrived
+            page = last + 1
     return READ, -1
 
 

@@ -4,12 +4,11 @@ import ctypes
 import os
 import platform
 import weakref
-from typing import Any
 
 import numpy as np
 
-from adjoin.kernels.asyncread import VECTORS, read_scans_ahead
-from adjoin.kernels.pages import READ_FAILED, READ_LOST
+from adjoin.kernels.asyncread import Operations, read_scans_ahead
+from adjoin.kernels.pages import READ_FAILED, READ_LOST, VECTORS, Reads
 from adjoin.kernels.types import Array
 
 _CALLS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}
@@ -34,18 +33,20 @@ class AsyncQueue:
         self.close = weakref.finalize(
             self, _libc.syscall, ctypes.c_long(destroy), ctypes.c_ulong(context.value)
         )
-        self._queue = (int(context.value), submit, collect)
-        self._blocks: tuple[Array, ...] = (
-            np.zeros((depth, 8), np.int64),
-            np.zeros((depth, 2 * VECTORS), np.int64),
-            np.zeros(depth, np.int64),
-            np.zeros(4 * depth, np.int64),
-            np.zeros((depth, 3), np.int64),
+        self._operations = Operations(
+            context=int(context.value),
+            submit_call=submit,
+            collect_call=collect,
+            control=np.zeros((depth, 8), np.int64),
+            vectors=np.zeros((depth, 2 * VECTORS), np.int64),
+            pointers=np.zeros(depth, np.int64),
+            events=np.zeros(4 * depth, np.int64),
+            pages=np.zeros((depth, 3), np.int64),
         )
 
-    def read(self, *arguments: Any) -> tuple[int, int]:
+    def read(self, first: Array, last: Array, begin: int, end: int, reads: Reads) -> tuple[int, int]:
         """Read scans; arguments and result are those of `read_scans`."""
-        status, page = read_scans_ahead(self._queue, self._blocks, *arguments)
+        status, page = read_scans_ahead(self._operations, first, last, begin, end, reads)
         if status == READ_LOST:
             self.close()  # waits until no read is under way
             return READ_FAILED, page

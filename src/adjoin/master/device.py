@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from adjoin.errors import StorageError
-from adjoin.kernels.pages import READ, read_scans
+from adjoin.kernels.pages import READ, Reads, read_scans
 from adjoin.kernels.types import Array
 from adjoin.master.asyncqueue import AsyncQueue
 from adjoin.parts.arena import BLOCK_BYTES, Arena
@@ -32,9 +32,12 @@ Status = tuple[int, int]
 
 @dataclass(frozen=True)
 class ReadJob:
-    """Scans to read: the arguments of `read_scans`, before and after the range of scans.
+    """Scans to read.
 
     Attributes:
+        first: First page of each.
+        last: Last page of each.
+        reads: The pages, and where they go.
         scans: Their number.
         blocks: Blocks that they read.
         files: What keeps the files open until the job is done.
@@ -42,18 +45,18 @@ class ReadJob:
 
     first: Array
     last: Array
-    places: tuple[Any, ...]
+    reads: Reads
     scans: int
     blocks: int
     files: object = None
 
     def read(self, begin: int, end: int) -> Status:
         """Read the scans begin..end-1, one after the other."""
-        return read_scans(self.first, self.last, begin, end, *self.places)
+        return read_scans(self.first, self.last, begin, end, self.reads)
 
     def read_ahead(self, queue: AsyncQueue, begin: int, end: int) -> Status:
         """Read the scans begin..end-1, many at once."""
-        return queue.read(self.first, self.last, begin, end, *self.places)
+        return queue.read(self.first, self.last, begin, end, self.reads)
 
 
 @dataclass(frozen=True)
@@ -251,20 +254,19 @@ def _sample(descriptor: int, start_blocks: Array, blocks: int) -> ReadJob:
     """Reads at these blocks, all into the same place, which nobody looks at."""
     count = len(start_blocks)
     arena = Arena(1, 0, blocks * BLOCK_BYTES, 0, BLOCK_BYTES)
-    places = (
-        np.full(count, descriptor, np.int32),
-        start_blocks * BLOCK_BYTES,
-        np.full(count, blocks * BLOCK_BYTES),
-        np.empty(0, np.uint64),
-        np.zeros(count, np.int32),
-        arena.slot_base,
-        arena.bytes,
-        arena.words,
-        arena.scratch_at,
-        arena.scratch_bytes,
-        np.empty(0, np.int64),
-        np.empty((0, 2), np.int32),
-        np.empty(2, np.int32),
+    reads = Reads(
+        descriptor=np.full(count, descriptor, np.int32),
+        offset=start_blocks * BLOCK_BYTES,
+        length=np.full(count, blocks * BLOCK_BYTES),
+        checksum=np.empty(0, np.uint64),
+        slot=np.zeros(count, np.int32),
+        slot_base=arena.slot_base,
+        arena=arena.bytes,
+        words=arena.words,
+        scratch_bytes=arena.scratch_bytes,
+        wanted=np.empty(0, np.int64),
+        offsets=np.empty((0, 2), np.int32),
+        rows=np.empty(2, np.int32),
     )
     every = np.arange(count, dtype=np.int32)
-    return ReadJob(every, every, places, count, count * blocks)
+    return ReadJob(every, every, reads, count, count * blocks)

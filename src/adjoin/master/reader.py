@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adjoin.errors import CorruptionError, StorageError
-from adjoin.kernels.pages import PAGE_DAMAGED, READ_FAILED
+from adjoin.kernels.pages import PAGE_DAMAGED, READ_FAILED, Reads
 from adjoin.kernels.types import Array
 from adjoin.master.device import Cost, Device, ReadJob
 from adjoin.master.index import PageIndex
@@ -89,22 +89,21 @@ class PageReader:
         first = plan.first[begin:end] - offset
         last = plan.last[begin:end] - offset
         blocks = int(plan.blocks[begin:end].sum())
-        places = (
-            self._descriptors_of(pages),
-            self._index.block[pages].astype(np.int64) * BLOCK_BYTES,
-            self._index.blocks[pages].astype(np.int64) * BLOCK_BYTES,
-            self._index.checksum[pages],
-            slots,
-            self._arena.slot_base,
-            self._arena.bytes,
-            self._arena.words,
-            self._arena.scratch_at,
-            self._arena.scratch_bytes,
-            self._columns.wanted,
-            self._columns.offsets,
-            self._columns.rows,
+        reads = Reads(
+            descriptor=self._descriptors_of(pages),
+            offset=self._index.block[pages].astype(np.int64) * BLOCK_BYTES,
+            length=self._index.blocks[pages].astype(np.int64) * BLOCK_BYTES,
+            checksum=self._index.checksum[pages],
+            slot=slots,
+            slot_base=self._arena.slot_base,
+            arena=self._arena.bytes,
+            words=self._arena.words,
+            scratch_bytes=self._arena.scratch_bytes,
+            wanted=self._columns.wanted,
+            offsets=self._columns.offsets,
+            rows=self._columns.rows,
         )
-        wait = self._device.start(ReadJob(first, last, places, end - begin, blocks, self._open))
+        wait = self._device.start(ReadJob(first, last, reads, end - begin, blocks, self._open))
         self._unfinished.append(wait)
 
         def finish() -> None:

@@ -46,7 +46,6 @@ class Arena:
         self.landing = landing
         self.slots = slots
         self.slot_bytes = slot_bytes
-        self.scratch_at = 0
         self.scratch_bytes = scratch_bytes
         first = scratch_bytes + oversize_bytes
         is_huge = slots * slot_bytes >= _HUGE_FROM_BYTES and _HUGE_BYTES % slot_bytes == 0

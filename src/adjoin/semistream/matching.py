@@ -9,6 +9,7 @@ from adjoin.kernels.search import expand, probe_pages
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import Column, Places
 from adjoin.parts.copying import take_rows
+from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
 from adjoin.semistream.output import Output
 from adjoin.semistream.predicate import Equality
@@ -54,22 +55,13 @@ class Matcher:
         if self._codec.ordered and not self._spec.gives_master_columns:
             yield from self._found(rows, need_row[count > 0])
             return
-        for first, last, pairs in self._portions(count):
+        for first, last in portions(count, self._limit_pairs):
+            pairs = int(count[first:last].sum())
+            if pairs == 0:
+                continue
             owner, master_row = expand(begin[first:last], count[first:last], pairs)
             owner += first
             yield from self._pairs(rows, need_row[owner], Places(need_slot[owner], master_row))
-
-    def _portions(self, count: Array) -> Iterator[tuple[int, int, int]]:
-        """Ranges of needs with a limited number of pairs, or a single need."""
-        ends = np.cumsum(count, dtype=np.int64)
-        first = 0
-        while first < len(count):
-            before = ends[first - 1] if first else 0
-            last = int(np.searchsorted(ends, before + self._limit_pairs, side="right"))
-            last = max(last, first + 1)
-            if ends[last - 1] > before:
-                yield first, last, int(ends[last - 1] - before)
-            first = last
 
     def _pairs(self, rows: Rows, stream_row: Array, places: Places) -> Iterator[pa.RecordBatch]:
         if not self._codec.ordered:

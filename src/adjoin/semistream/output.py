@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import Column, PageColumns, Places
 from adjoin.parts.copying import as_declared, plain_columns, take_rows
+from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
 from adjoin.parts.streambuffer import Rows
 
@@ -76,14 +76,7 @@ class Output:
             step = max(1, self._limit_bytes // max(sizes, 1))
             yield from ((begin, min(begin + step, rows)) for begin in range(0, rows, step))
             return
-        ends = np.cumsum(sizes)
-        begin = 0
-        while begin < rows:
-            before = ends[begin - 1] if begin else 0
-            end = int(np.searchsorted(ends, before + self._limit_bytes, side="right"))
-            end = max(end, begin + 1)
-            yield begin, end
-            begin = end
+        yield from portions(sizes, self._limit_bytes)
 
 
 def sizes_of(batch: pa.RecordBatch) -> Array | None:

@@ -16,6 +16,7 @@ from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
 from adjoin.parts.copying import can_be_taken, plain_columns
 from adjoin.parts.costmodel import JoinTimeEstimate
+from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer
 from adjoin.semistream.matching import Matcher
 from adjoin.semistream.output import Output, can_be_measured, sizes_of
@@ -99,7 +100,7 @@ class Phases:
         waits = np.zeros(len(rows), bool)
         swept = 0
         limit = self._limit_needs
-        for begin, end in _portions(stop - start, limit):
+        for begin, end in portions(stop - start, limit):
             count = stop[begin:end] - start[begin:end]
             if count[0] > limit:
                 swept += 1
@@ -234,15 +235,3 @@ class Phases:
         """Needs handled at a time: they fit the work of a step, and the buffers if all must wait."""
         split = self._pages.split
         return max(1, min(split.step_rows, split.stream_bytes // 4 // StreamBuffer.pair_cost))
-
-
-def _portions(counts: Array, limit: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows that have together at most `limit` needs, or a single row; none where all have none."""
-    ends = np.cumsum(counts, dtype=np.int64)
-    begin = 0
-    while begin < len(counts):
-        before = ends[begin - 1] if begin else 0
-        end = max(int(np.searchsorted(ends, before + limit, side="right")), begin + 1)
-        if ends[end - 1] > before:
-            yield begin, end
-        begin = end
