@@ -2,13 +2,11 @@
 
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import BudgetError, OptionError, SchemaError
-from adjoin.kernels.types import Array
 from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
 from adjoin.parts.arrivals import arrivals
@@ -20,6 +18,7 @@ from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.predicate import Distance
 from adjoin.semistream.residence import Residence, least_memory
 from adjoin.semistream.spec import On, make_spec
+from adjoin.semistream.ssij.options import Deadline, Options
 from adjoin.semistream.ssij.phases import Phases
 
 _INPUT_ROWS = 16_384
@@ -30,29 +29,6 @@ _STATE_BYTES = 64
 _DEADLINE_MARGIN = 1.25
 _MOST_STREAM_BYTES = 1 << 30
 """Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
-
-
-@dataclass(frozen=True)
-class _Options:
-    input_rows: int | None
-    stream_rows: int | None
-    max_scan: int
-    decay: float
-    deadline: float | str | None
-
-    def __post_init__(self) -> None:
-        for name in ("input_rows", "stream_rows"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= 1):
-                raise OptionError(f"{name}={value!r} must be a whole number of at least 1")
-        if not (isinstance(self.max_scan, int) and self.max_scan >= 1):
-            raise OptionError(f"max_scan={self.max_scan!r} must be a whole number of at least 1")
-        if not 0 <= self.decay <= 1:
-            raise OptionError(f"decay={self.decay} must be between 0 and 1")
-        if isinstance(self.deadline, str | None):
-            return
-        if not (isinstance(self.deadline, int | float) and self.deadline > 0):
-            raise OptionError(f"deadline={self.deadline!r} must be more than 0 seconds, or a column's name")
 
 
 class SSIJ(SemiStreamJoin):
@@ -159,9 +135,7 @@ class SSIJ(SemiStreamJoin):
         super().__init__()
         if not isinstance(master, Master):
             raise OptionError(f"master={master!r} is not a Master; open it with adjoin.Master.open")
-        if isinstance(deadline, datetime.timedelta):
-            deadline = deadline.total_seconds()
-        self._options = _Options(input_rows, stream_rows, max_scan, decay, deadline)
+        self._options = Options(input_rows, stream_rows, max_scan, decay, Deadline(deadline))
         self._spec = make_spec(master, on, how, columns, within, between, suffix)
         self._budget = MemoryBudget(parse_bytes(memory))
         self._clock = clock or SystemClock()
@@ -212,7 +186,7 @@ class SSIJ(SemiStreamJoin):
         With a deadline the source is read in a thread, so that rows are answered in time even if
         the next batch is late.
         """
-        if self._options.deadline is None or not isinstance(self._clock, SystemClock):
+        if not self._options.deadline.is_set or not isinstance(self._clock, SystemClock):
             yield from super().run(items)
             return
         for item in arrivals(items, self._patience_seconds):
@@ -239,10 +213,7 @@ class SSIJ(SemiStreamJoin):
     # The contract.
 
     def _begin(self, stream: pa.Schema) -> None:
-        if isinstance(self._options.deadline, str) and self._options.deadline not in stream.names:
-            raise SchemaError(f"the stream has no column {self._options.deadline!r} for the deadline")
-        if isinstance(self._options.deadline, str):
-            _seconds(pa.nulls(0, stream.field(self._options.deadline).type))
+        self._options.deadline.check(stream)
         self._phases.begin(stream)
 
     def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -253,7 +224,7 @@ class SSIJ(SemiStreamJoin):
 
     def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
         end = self._clock.now() + seconds
-        if self._options.deadline is None:
+        if not self._options.deadline.is_set:
             yield from self._drain()
         while (left := self._seconds_to_act()) <= end - self._clock.now():
             self._clock.sleep(max(0.0, left))
@@ -292,7 +263,7 @@ class SSIJ(SemiStreamJoin):
 
     def _put(self, batch: pa.RecordBatch) -> bool:
         now = self._clock.now()
-        arrived = Arrivals(compact(batch), now, self._due(batch, now))
+        arrived = Arrivals(compact(batch), now, self._options.deadline.due(batch, now))
         rows = self._input.rows + batch.num_rows
         held = _buffer_bytes((self._input.bytes + arrived.bytes) // 2, rows)
         if rows > 1 and held > self._pages.split.stream_bytes // 2:
@@ -366,15 +337,6 @@ class SSIJ(SemiStreamJoin):
 
     # Deadlines.
 
-    def _due(self, batch: pa.RecordBatch, now: float) -> Array | None:
-        """When each row must be answered."""
-        deadline = self._options.deadline
-        if deadline is None:
-            return None
-        if isinstance(deadline, str):
-            return _seconds(batch.column(deadline))
-        return np.full(batch.num_rows, now + deadline)
-
     def _seconds_to_act(self) -> float:
         """How long the phases can still be put off before a deadline is missed."""
         earliest = min(self._input.earliest_due, self._phases.waiting.earliest_due)
@@ -394,14 +356,3 @@ class SSIJ(SemiStreamJoin):
 def _buffer_bytes(stream_bytes: int, rows: int) -> int:
     """What rows take in the input buffer, and in the stream buffer if all have to wait."""
     return 4 * stream_bytes + _STATE_BYTES * rows
-
-
-def _seconds(column: pa.Array) -> Array:
-    """Moments as seconds since 1970; null and not a number are never."""
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-        return column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False) / 1e6
-    if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
-        moments = column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False)
-        return np.where(np.isnan(moments), np.inf, moments)
-    raise SchemaError(f"the deadline column has type {column.type}; give a timestamp, or seconds since 1970")
