@@ -101,12 +101,29 @@ class Master:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], version: int | None = None) -> "Master":
-        """Open the newest version of the master at the path, or the one given."""
+        """Open the newest version of the master at the path, or the one given.
+
+        Args:
+            path: The directory that `build` was given.
+            version: Which one; the newest by default.
+
+        Returns:
+            The master at that version, which `vacuum` leaves alone until it is closed.
+
+        Raises:
+            MasterNotFoundError: There is no master at the path.
+            VersionNotFoundError: There is no such version.
+            CorruptionError: Its manifest is damaged; an older version may be whole.
+        """
         home = Home(path)
         return cls(home, home.pin(version))
 
     def at(self, version: int) -> "Master":
-        """Open another version; VersionNotFoundError if it was never committed or has been vacuumed."""
+        """Open another version of the same master; this object stays on its own.
+
+        Raises:
+            VersionNotFoundError: It was never committed, or has been vacuumed.
+        """
         return Master(self._home, self._home.pin(version))
 
     def versions(self) -> list[int]:
@@ -262,9 +279,16 @@ class Master:
         verify(self._home, self.version)
 
     def vacuum(self, keep: int = 10) -> Vacuumed:
-        """Remove all versions but the newest `keep` and those that are open somewhere, and crash garbage.
+        """Remove old versions, the files that only they use, and what crashes have left behind.
 
-        While another process or thread writes, nothing is removed; call it again later.
+        Versions that are open, here or in another process, stay. While somebody writes, nothing is
+        removed; call it again later.
+
+        Args:
+            keep: How many of the newest versions stay, at least 1.
+
+        Returns:
+            The versions removed, and how many files and bytes.
         """
         return vacuum(self._home, keep)
 

@@ -89,3 +89,11 @@ def test_a_pause_answers_what_waits_and_lets_the_time_pass(tmp_path):
     assert seen[0][0] == [10]
     assert seen[0][1] < 1.0
     assert seen[1][1] >= 7.0
+
+
+def test_the_longest_wait_is_measured(tmp_path):
+    """A row with five seconds to wait waits nearly as long, and the metrics say so."""
+    join = SSIJ(build(products(2000), tmp_path), on="id", memory="8MB", deadline=5.0, **slow_disk())
+    assert list(join.push(sales([10]))) == []
+    assert sum(batch.num_rows for batch in join.idle(20.0)) == 1
+    assert 4.9 < join.metrics()["seconds_waiting_max"] <= 5.0
