@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 import adjoin
@@ -62,21 +62,21 @@ def sales(rows: int, master_rows: int, seed: int) -> Iterator[pa.RecordBatch]:
 def enrich(console: Console, join: adjoin.SSIJ, batches: Iterator[pa.RecordBatch], rows: int) -> float:
     """Run the join and show its metrics; returns the seconds it took."""
     columns = (
-        TextColumn("[bold]enriching"),
-        BarColumn(),
-        TextColumn("{task.completed:,} of {task.total:,} sales"),
-        TextColumn("{task.fields[hits]:5.1%} without a read"),
-        TextColumn("{task.fields[used]:5.1f} MB in use"),
-        TimeElapsedColumn(),
+        BarColumn(bar_width=12),
+        TextColumn("{task.completed:,} sales"),
+        TextColumn("{task.fields[speed]:,.0f}/s"),
+        TextColumn("{task.fields[hits]:.0%} without a read"),
+        TextColumn("{task.fields[used]:.1f} MB"),
     )
     with Progress(*columns, console=console, refresh_per_second=5) as progress:
-        task = progress.add_task("", total=rows, hits=0.0, used=0.0)
+        task = progress.add_task("", total=rows, speed=0.0, hits=0.0, used=0.0)
         began = time.perf_counter()
         for result in join.run(batches):
             metrics = join.metrics()
             progress.update(
                 task,
                 advance=result.num_rows,
+                speed=metrics["rows_in"] / (time.perf_counter() - began),
                 hits=metrics["cache_hits"] / metrics["rows_in"],
                 used=metrics["used_bytes"] / 2**20,
             )
