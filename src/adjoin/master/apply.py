@@ -76,7 +76,6 @@ class Rewriter:
 
     def __init__(self, home: Home, base: Base, memory_bytes: int) -> None:
         self._home = home
-        self._base = base
         self._manifest = base.manifest
         self._index = base.index
         self._schema = base.manifest.stored_schema

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from adjoin.errors import StorageError
+from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.pages import READ, Reads, read_scans
 from adjoin.kernels.types import Array
 from adjoin.master.asyncqueue import AsyncQueue
@@ -113,6 +113,8 @@ class Disk:
                 with suppress(OSError):
                     return os.open(path, flags | os.O_DIRECT)
             return os.open(path, flags)
+        except FileNotFoundError as error:
+            raise CorruptionError(f"{path} is missing; restore it or open another version") from error
         except OSError as error:
             raise StorageError(f"cannot open {path}: {error.strerror}") from error
 

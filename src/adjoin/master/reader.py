@@ -146,9 +146,14 @@ class PageReader:
         return f"{file.path}, page {page} at byte {int(self._index.block[page]) * BLOCK_BYTES}"
 
     def _raise_read_failure(self, page: int) -> None:
-        raise StorageError(
-            f"cannot read {self._place(page)}: the file is shorter than its index says, or the device failed"
-        )
+        file = self._files[self._index.file[page]]
+        size = os.path.getsize(file.path)
+        if size < file.bytes:
+            raise CorruptionError(
+                f"{self._place(page)} or one behind it is cut off: the file has {size} bytes of {file.bytes}; "
+                "restore it or build it anew"
+            )
+        raise StorageError(f"cannot read {self._place(page)}: the device failed")
 
     def _raise_damage(self, page: int) -> None:
         raise CorruptionError(

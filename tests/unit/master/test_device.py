@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin import SSIJ, CorruptionError, Master, StorageError
+from adjoin import SSIJ, CorruptionError, Master
 from adjoin.master import asyncqueue, device
-from adjoin.master.device import SSD, Cost, Disk, SimulatedDisk
+from adjoin.master.device import HARD_DISK, OBJECT_STORE, SSD, Cost, Disk, SimulatedDisk
 from adjoin.parts.clock import SimulatedClock
 
 ROWS = 20_000
@@ -74,13 +74,13 @@ def test_a_file_cut_short_or_gone_is_named(tmp_path, make):
     disk = make()
     with (
         SSIJ(master, on="id", memory="4MB", device=disk) as join,
-        pytest.raises(StorageError, match="cannot read"),
+        pytest.raises(CorruptionError, match="cut off"),
     ):
         list(join.run([pa.record_batch({"id": np.arange(0, ROWS, 40)})]))
     os.unlink(path)
     with (
         SSIJ(master, on="id", memory="4MB", device=disk) as join,
-        pytest.raises(StorageError, match="cannot open"),
+        pytest.raises(CorruptionError, match="is missing"),
     ):
         list(join.run([pa.record_batch({"id": [1]})]))
     disk.close()
@@ -132,3 +132,12 @@ def test_a_simulated_disk_costs_time_on_the_clock_alone(master):
     _, metrics = read(master, np.array([0, ROWS - 1]), disk, clock=clock)
     assert metrics["seeks"] == 2
     assert clock.now() == pytest.approx(2 * 0.5 + 4 * 0.25)
+
+
+def test_the_same_keys_are_read_in_longer_scans_the_dearer_positioning_is(master):
+    seeks = {}
+    for name, cost in (("ssd", SSD), ("hard disk", HARD_DISK), ("object store", OBJECT_STORE)):
+        clock = SimulatedClock()
+        keys = np.arange(0, ROWS, 700)
+        seeks[name] = read(master, keys, SimulatedDisk(clock, cost), clock=clock)[1]["seeks"]
+    assert seeks["ssd"] > seeks["hard disk"] >= seeks["object store"]
