@@ -150,7 +150,7 @@ class PageReader:
         size = os.path.getsize(file.path)
         if size < file.bytes:
             raise CorruptionError(
-                f"{self._place(page)} or one behind it is cut off: the file has {size} bytes of {file.bytes}; "
+                f"{self._place(page)} or one behind it is cut off: {size} bytes are left of {file.bytes}; "
                 "restore it or build it anew"
             )
         raise StorageError(f"cannot read {self._place(page)}: the device failed")
