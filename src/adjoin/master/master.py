@@ -56,15 +56,13 @@ class Master:
                 file or to a directory of them.
             key: The key column, or several. Keys may repeat.
             path: A directory for the master; it is made if need be.
-            page_bytes: The length of a page, a multiple of 4096. With so many columns that their metadata
-                would take more than a quarter of a page, pages are made as long as that needs (about one
-                block of 4096 for every 10 columns); `Master.page_bytes` says the length. A longer row gets
-                a longer page.
+            page_bytes: The length of a page, a multiple of 4096; raised where the metadata of many columns
+                would take more than a quarter of it. A longer row gets a longer page.
             fill: How full pages are made, so that later changes find room.
             filter_bits: Bits per key of the membership filter, 0 for none. With 8, about 2 % of the keys
                 that do not exist still cost a read.
-            memory: What sorting may hold; more is spilled to `path`. Also the unit of reading: a source
-                that hands out larger batches is not cut by it.
+            memory: What sorting may hold; more is spilled to `path`. The batch that the source hands out
+                comes on top.
             null_keys: "error", or "drop" to leave out rows with a null key.
             progress: Show a bar on stderr; None shows it if that is a terminal.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
 from adjoin.parts.arena import BLOCK_BYTES
-from adjoin.parts.rows import compact, message_overhead, row_bytes
+from adjoin.parts.rows import message_overhead, row_bytes, without_neighbours
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
 
 def _message(rows: pa.RecordBatch, limit_bytes: int) -> pa.Buffer:
     message = rows.serialize()
-    return message if message.size <= limit_bytes else compact(rows).serialize()
+    return message if message.size <= limit_bytes else without_neighbours(rows).serialize()
 
 
 def _whole_blocks(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adjoin.master import files
 from adjoin.master.source import split
-from adjoin.parts.rows import compact
+from adjoin.parts.rows import without_neighbours
 
 _LARGEST_RUN_BYTES = 1 << 30  # string columns of one run stay far below the 2 GiB of their offsets
 _SMALLEST_BLOCK_BYTES = 16 << 10
@@ -103,7 +103,7 @@ class ExternalSorter:
         try:
             for batch in batches:
                 for part in split(batch, 2 * self._block_bytes):
-                    file.write((part if part is batch else compact(part)).serialize())
+                    file.write((part if part is batch else without_neighbours(part)).serialize())
                     run.offsets.append(file.bytes)
         except BaseException:
             files.discard(run.path)

@@ -12,6 +12,8 @@ from adjoin.parts.columns import PageColumns
 
 ABSENT = -1
 _RESCALE_ABOVE = 1e12
+_LEAST_DECAY = 1e-6
+"""So little that it only breaks ties."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,14 @@ class PageCache:
     """Pages of a master in the slots of an arena, each page with a utility.
 
     The utility of a page counts the stream rows that wanted it, cached or not, and fades by the
-    factor `decay` with every join phase. A decay near 0 is the paper's clearing, with the last
-    phase as tie-break.
+    factor `decay` with every join phase. A decay of 0 is the paper's clearing: what was before counts
+    only to break ties.
 
     Args:
         arena: The slots.
         columns: Notes where the buffers of the pages are.
         pages: Number of pages of the master.
-        decay: What remains of a utility after a join phase, above 0 and at most 1.
+        decay: What remains of a utility after a join phase, from 0 to 1.
 
     Attributes:
         slot_of_page: Slot of every page, or ABSENT.
@@ -42,11 +44,13 @@ class PageCache:
 
     bytes_per_page = 9
     """Utility and slot of a page, and whether a stream buffer wants it."""
+    bytes_per_slot = 4
+    """The page of a slot."""
 
     def __init__(self, arena: Arena, columns: PageColumns, pages: int, decay: float) -> None:
         self._arena = arena
         self._columns = columns
-        self._decay = max(decay, 1e-6)
+        self._decay = max(decay, _LEAST_DECAY)
         self._unit = 1.0
         self._utility: Array = np.zeros(pages, np.float32)
         self.slot_of_page: Array = np.full(pages, ABSENT, np.int32)

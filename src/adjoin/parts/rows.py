@@ -10,7 +10,7 @@ Bits = NDArray[np.int64] | int
 
 
 def row_bytes(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Upper bound of the bytes that each row adds to the body of the message of a `compact` batch.
+    """Upper bound of the bytes that each row adds to the body of a message, `without_neighbours`.
 
     A nullable column counts its validity bit whether or not this batch has nulls, so that the
     bound of a row does not depend on the rows that happen to stand beside it.
@@ -21,7 +21,7 @@ def row_bytes(batch: pa.RecordBatch) -> NDArray[np.int64]:
     return (np.broadcast_to(np.asarray(bits, np.int64), batch.num_rows) + 7) // 8
 
 
-def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+def without_neighbours(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A copy whose buffers hold its own rows alone.
 
     Arrow serializes a slice with up to 63 bytes of its neighbours in each buffer, and a nested column

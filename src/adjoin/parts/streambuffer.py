@@ -111,6 +111,11 @@ class InputBuffer:
         self._recount()
         return taken
 
+    def check_invariants(self) -> None:
+        assert self.rows == sum(part.batch.num_rows for part in self._parts)
+        assert all(part.due is None or len(part.due) == part.batch.num_rows for part in self._parts)
+        assert self.earliest_due == min((part.earliest_due for part in self._parts), default=np.inf)
+
     def _recount(self) -> None:
         self._small = 0
         self.rows = sum(part.batch.num_rows for part in self._parts)
@@ -182,6 +187,14 @@ class StreamBuffer:
         if self._small == _MOST_PARTS:
             self._join_last(_MOST_PARTS)
             self._small = 0
+
+    def check_invariants(self) -> None:
+        assert self.rows == sum(len(part) for part in self._parts)
+        assert self.pairs == sum(len(pairs) for pairs in self._pairs)
+        assert self.wanted_pages == np.count_nonzero(self._is_wanted)
+        for pairs in self._pairs:
+            assert self._is_wanted[pairs >> 32].all()
+            assert ((pairs & 0xFFFFFFFF) < self.rows).all()
 
     def _join_last(self, count: int) -> None:
         few, self._parts[-count:] = self._parts[-count:], []

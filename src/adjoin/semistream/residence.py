@@ -94,10 +94,9 @@ class Residence:
         growth = _index_bytes_bound(master) - self._budget.account("index")
         has_room = self.make_room(growth)
         cached = self.cache.snapshot()
-        files = np.array([file.name for file in self.master.files] or [""])
         place = _Place(
             self.index.first[cached.pages],
-            files[self.index.file[cached.pages]],
+            _renumber(self.master, master)[self.index.file[cached.pages]],
             self.index.block[cached.pages],
         )
         counts = self.reader.counts
@@ -124,8 +123,8 @@ class Residence:
 
     def _load(self, master: Master) -> None:
         self.master = master.at(master.version)  # a pin of its own, whatever the caller does with his
-        self.index: PageIndex = master.load_index()
-        self.filter = master.load_filter()
+        self.index: PageIndex = self.master.load_index()
+        self.filter = self.master.load_filter()
 
     def _drop_index(self) -> None:
         self.index = PageIndex.empty()
@@ -165,8 +164,7 @@ class Residence:
 
     def _carry_over(self, cached: CachedPages, place: "_Place") -> None:
         self._budget.set("index", _index_bytes(self.index, self.filter))
-        names = {file.name: ordinal for ordinal, file in enumerate(self.master.files)}
-        pages = _find(self.index, names, place)
+        pages = _find(self.index, place)
         here = pages != ABSENT
         self.cache = PageCache(self.arena, self.columns, len(self.index), self._decay)
         self.cache.adopt(CachedPages(pages[here], cached.slots[here], cached.utility[here]))
@@ -175,28 +173,36 @@ class Residence:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where pages lie: what stays the same from version to version."""
+    """Where pages lie, which is the same in every version; files as the new version counts them."""
 
     first: Array
     file: Array
     block: Array
 
 
-def _find(index: PageIndex, files: dict[str, int], place: _Place) -> Array:
-    """Numbers of the pages at these places, ABSENT for those the index does not have."""
-    file = np.array([files.get(name, ABSENT) for name in place.file.tolist()], np.int32)
-    found = np.full(len(file), ABSENT, np.int32)
+def _renumber(old: Master, new: Master) -> Array:
+    """For every file of the old version its number in the new one, or ABSENT."""
+    numbers = {file.name: number for number, file in enumerate(new.files)}
+    return np.array([numbers.get(file.name, ABSENT) for file in old.files], np.int32)
+
+
+def _find(index: PageIndex, place: _Place) -> Array:
+    """Numbers of the pages at these places, ABSENT for those the index does not have.
+
+    Several pages can begin with the same key, so the search goes on from page to page while they do.
+    """
+    found = np.full(len(place.first), ABSENT, np.int32)
     candidate = np.searchsorted(index.first, place.first)
-    open_ = np.arange(len(file))
-    while len(open_):
-        page = candidate[open_]
-        open_ = open_[page < len(index)]
-        page = candidate[open_]
-        same_key = index.first[page] == place.first[open_]
-        hit = same_key & (index.file[page] == file[open_]) & (index.block[page] == place.block[open_])
-        found[open_[hit]] = page[hit]
-        open_ = open_[same_key & ~hit]
-        candidate[open_] += 1
+    sought = np.flatnonzero(candidate < len(index))
+    while len(sought):
+        page = candidate[sought]
+        same_key = index.first[page] == place.first[sought]
+        same_place = (index.file[page] == place.file[sought]) & (index.block[page] == place.block[sought])
+        hit = same_key & same_place
+        found[sought[hit]] = page[hit]
+        sought = sought[same_key & ~hit]
+        candidate[sought] += 1
+        sought = sought[candidate[sought] < len(index)]
     return found
 
 
@@ -211,7 +217,7 @@ def _demand(index: PageIndex, filter_: KeyFilter | None, page_bytes: int, column
         index_bytes=_index_bytes(index, filter_),
         slot_bytes=_slot_bytes(index, page_bytes),
         largest_page_bytes=_largest_page_bytes(index),
-        buffers=PageColumns.bytes_per_slot(columns),
+        bookkeeping_bytes=PageColumns.bytes_per_slot(columns) + PageCache.bytes_per_slot,
     )
 
 

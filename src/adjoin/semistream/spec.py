@@ -21,13 +21,15 @@ class JoinSpec:
     Attributes:
         how: inner, left, semi or anti.
         predicate: Which master keys a stream row matches.
-        columns: Names of the master's columns that are put out.
+        columns: Names of the master's columns that are put out; none for semi and anti joins.
+        verified: The master's key columns that must be compared after a match, because keys are hashed.
         suffix: What a master column gets whose name the stream has too.
     """
 
     how: str
     predicate: Predicate
     columns: tuple[str, ...]
+    verified: tuple[str, ...]
     suffix: str
 
     @property
@@ -47,8 +49,7 @@ class JoinSpec:
         if repeated:
             raise SchemaError(f"the stream has several columns named {min(repeated)!r}; rename them")
         fields = [field.with_type(declared_type(field.type)) for field in stream]
-        if self.gives_master_columns:
-            fields += [self._master_field(stream, master.field(name)) for name in self.columns]
+        fields += [self._master_field(stream, master.field(name)) for name in self.columns]
         names = [field.name for field in fields]
         for name in names:
             if names.count(name) > 1:
@@ -93,7 +94,8 @@ def make_spec(
     if unknown:
         raise SchemaError(f"the master has no column {unknown[0]!r}; it has {master.schema.names}")
     chosen = tuple(name for name in dict.fromkeys(wanted) if name not in same_name)
-    return JoinSpec(how, predicate, chosen, suffix)
+    verified = () if master.codec.ordered else master.key
+    return JoinSpec(how, predicate, chosen if how in ("inner", "left") else (), verified, suffix)
 
 
 def _key_pairs(master: Master, on: On) -> dict[str, str]:

@@ -63,17 +63,17 @@ class Demand:
         index_bytes: Index, filter and counters per page.
         slot_bytes: A slot that holds nearly every page.
         largest_page_bytes: The largest page.
-        buffers: Bytes to note, for each slot, where its page's buffers are.
+        bookkeeping_bytes: What a slot costs beside its bytes and the arena's own notes.
     """
 
     index_bytes: int
     slot_bytes: int
     largest_page_bytes: int
-    buffers: int
+    bookkeeping_bytes: int
 
     @property
     def slot_cost(self) -> int:
-        return self.slot_bytes + Arena.bookkeeping_bytes + 4 + self.buffers
+        return self.slot_bytes + Arena.bookkeeping_bytes + self.bookkeeping_bytes
 
     @property
     def oversize_bytes(self) -> int:

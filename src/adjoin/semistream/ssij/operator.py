@@ -141,9 +141,8 @@ class SSIJ(SemiStreamJoin):
         self._clock = clock or SystemClock()
         self._owns_device = device is None
         self._device: Device = Disk() if device is None else device
-        names = self._spec.columns if self._spec.gives_master_columns else ()
-        verified = () if master.codec.ordered else master.key
-        self._pages = Residence(master, {*names, *verified}, self._budget, self._device, decay)
+        names = {*self._spec.columns, *self._spec.verified}
+        self._pages = Residence(master, names, self._budget, self._device, decay)
         self._phases = Phases(self._spec, self._pages, self._budget, self._clock, max_scan)
         self._input = InputBuffer()
 
@@ -206,6 +205,8 @@ class SSIJ(SemiStreamJoin):
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
         self._pages.check_invariants()
+        self._input.check_invariants()
+        self._phases.waiting.check_invariants()
         assert self._budget.account("input") >= self._input.bytes
         assert self._budget.account("stream") >= self._phases.waiting.stream_bytes
         assert self._budget.account("inverted") >= self._phases.waiting.inverted_bytes

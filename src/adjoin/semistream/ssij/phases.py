@@ -69,7 +69,7 @@ class Phases:
 
     def begin(self, stream: pa.Schema) -> None:
         """Prepare for rows with this schema, on the master version that is in memory."""
-        pages, codec, split = self._pages, self._pages.master.codec, self._pages.split
+        pages, split = self._pages, self._pages.split
         schema = self._spec.output_schema(stream, pages.master.schema)
         for field in stream:
             if not can_be_taken(field.type) or not can_be_measured(field.type):
@@ -78,14 +78,10 @@ class Phases:
                 )
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in stream], schema=stream)
         self._spec.predicate.bounds(plain_columns(nothing))
-        names = self._spec.columns if self._spec.gives_master_columns else ()
-        keys = () if codec.ordered else pages.master.key
-        self._output = Output(
-            schema, pages.columns, [pages.column(name) for name in names], split.output_bytes
-        )
-        self._matcher = Matcher(
-            self._spec, pages, [pages.column(name) for name in keys], self._output, split.step_rows
-        )
+        layout = [pages.column(name) for name in self._spec.columns]
+        keys = [pages.column(name) for name in self._spec.verified]
+        self._output = Output(schema, pages.columns, layout, split.output_bytes)
+        self._matcher = Matcher(self._spec, pages, keys, self._output, split.step_rows)
         self.waiting = StreamBuffer(len(pages.index))
 
     def online(self, taken: Arrivals) -> Iterator[pa.RecordBatch]:
