@@ -18,6 +18,12 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Master:
 
 
 def python_calls(master: Master, keys: Any, warm_keys: Any) -> int:
+    """Calls once every kernel on the way is compiled: the first round is not counted."""
+    counted_calls(master, keys, warm_keys)
+    return counted_calls(master, keys, warm_keys)
+
+
+def counted_calls(master: Master, keys: Any, warm_keys: Any) -> int:
     """Functions of Python that start while the keys are joined, after others made the cache warm."""
     calls = 0
 
