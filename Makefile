@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench-engine clean
+.PHONY: help setup demo test check format bench-engine bench-spark clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -39,6 +39,9 @@ format: $(READY) ## format the code and repair what the linter can
 
 bench-engine: $(READY) ## measure SSIJ against LMDB, DuckDB, SQLite and Polars
 	$(BIN)/python -m benchmarks.engine $(ARGS)
+
+bench-spark: $(READY) ## measure enrich against Spark's own join, a cached master, DuckDB and LMDB
+	$(BIN)/python -m benchmarks.spark $(ARGS)
 
 clean: ## remove .venv and everything that was built
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

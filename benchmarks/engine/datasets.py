@@ -19,7 +19,7 @@ def dataset_of(data: Path, contender: str, filtered: bool, master_rows: int) -> 
     """Where a contender's data set lies; it is built if it is not there."""
     kind = contender_class(contender, filtered)
     path = data / f"{kind.dataset}-{master_rows}"
-    return _once(path, lambda: kind.build(path, master_rows))
+    return written_once(path, lambda: kind.build(path, master_rows))
 
 
 def stream_of(data: Path, stream: str, master_rows: int, rows: int, seed: int) -> Path:
@@ -32,7 +32,7 @@ def stream_of(data: Path, stream: str, master_rows: int, rows: int, seed: int) -
             keys = workload.mostly_absent_keys(keys, master_rows, seed)
         keys.tofile(path / "keys.bin")
 
-    return _once(path, write) / "keys.bin"
+    return written_once(path, write) / "keys.bin"
 
 
 def keys_in(stream: Path, start: int, rows: int) -> np.ndarray:
@@ -40,7 +40,8 @@ def keys_in(stream: Path, start: int, rows: int) -> np.ndarray:
     return np.fromfile(stream, np.int64, count=rows, offset=8 * start)
 
 
-def _once(path: Path, write: Callable[[], None]) -> Path:
+def written_once(path: Path, write: Callable[[], None]) -> Path:
+    """Write a data set unless it is there, whole and of this format."""
     stamp = path / "stamp.json"
     if stamp.exists() and json.loads(stamp.read_text()).get("format") == _FORMAT:
         return path

@@ -1,7 +1,11 @@
 """Joins for near-real-time ETL: exact, in bounded memory, reading the disk only where the stream points."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from adjoin.errors import (
     AdjoinError,
+    ArenaError,
     BudgetError,
     ConflictError,
     CorruptionError,
@@ -13,18 +17,28 @@ from adjoin.errors import (
     StorageError,
     VersionNotFoundError,
 )
+from adjoin.master.engines import register
 from adjoin.master.master import Master
 from adjoin.parts.clock import Pause
 from adjoin.semistream.ssij import SSIJ
+from adjoin.spark.engine import SparkEngine
+
+if TYPE_CHECKING:
+    from adjoin import etl
+    from adjoin.spark.enrich import enrich
+    from adjoin.spark.metrics import EnrichListener, EnrichProgress
 
 __version__ = "0.1.0"
 
 __all__ = [
     "SSIJ",
     "AdjoinError",
+    "ArenaError",
     "BudgetError",
     "ConflictError",
     "CorruptionError",
+    "EnrichListener",
+    "EnrichProgress",
     "Master",
     "MasterExistsError",
     "MasterNotFoundError",
@@ -35,4 +49,28 @@ __all__ = [
     "StorageError",
     "VersionNotFoundError",
     "__version__",
+    "enrich",
+    "etl",
 ]
+
+register(SparkEngine())
+
+_ON_SPARK = {
+    "EnrichListener": "adjoin.spark.metrics",
+    "EnrichProgress": "adjoin.spark.metrics",
+    "enrich": "adjoin.spark.enrich",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs Spark is imported when it is asked for: the joins in process do without."""
+    if name == "etl":
+        return importlib.import_module("adjoin.etl")
+    if name not in _ON_SPARK:
+        raise AttributeError(f"module 'adjoin' has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(_ON_SPARK[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        raise ImportError(f"adjoin.{name} needs Spark: install adjoin[spark]") from error

@@ -43,3 +43,7 @@ class CorruptionError(AdjoinError):
 
 class StorageError(AdjoinError):
     """The file system refused a write or a read: disk full, no permission, device error."""
+
+
+class ArenaError(AdjoinError):
+    """The file in which pages are kept cannot be made, or finds no room."""

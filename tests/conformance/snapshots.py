@@ -21,11 +21,17 @@ class Shelf:
 
     directory: Path | None = None
     opened: ClassVar[list[Master]] = []
+    page_files: ClassVar[set[str]] = set()
 
     @classmethod
     def path(cls) -> Path:
         assert cls.directory is not None, "the fixture `shelf` of tests/conformance/conftest.py is missing"
         return cls.directory / uuid4().hex
+
+    @classmethod
+    def page_file(cls) -> str:
+        """One that an operator has left, or a new one."""
+        return cls.page_files.pop() if cls.page_files else f"{cls.path()}.pages"
 
     @classmethod
     def keep(cls, master: Master) -> Master:
@@ -34,6 +40,7 @@ class Shelf:
 
     @classmethod
     def clear(cls) -> None:
+        cls.page_files.clear()
         while cls.opened:
             cls.opened.pop().close()
 

@@ -1,5 +1,6 @@
 """The operators under test: what each promises, and how a check drives it."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -7,10 +8,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from adjoin import SSIJ, Pause
+from adjoin.parts.budget import parse_bytes
 from adjoin.parts.clock import SimulatedClock
+from adjoin.parts.pagememory import PageFile
 from tests.conformance.reference import Reference
 from tests.conformance.scripted import Item, Refresh
-from tests.conformance.snapshots import Snapshot
+from tests.conformance.snapshots import Shelf, Snapshot
 from tests.conformance.workloads import Workload
 from tests.oracle import assert_same_rows, assert_same_schema
 
@@ -63,9 +66,38 @@ class Subject:
         return self.least(snapshot) + 4 * snapshot.table.nbytes + (8 << 20)
 
 
+class OnPageFile(SSIJ):
+    """SSIJ with pages in a file that the operator before may have left, and an index that all share."""
+
+    def __init__(self, master: Any, memory: Any, **options: Any) -> None:
+        self.file = PageFile(Shelf.page_file(), parse_bytes(memory))
+        try:
+            super().__init__(master, memory=memory, pages=self.file, shared_index=True, **options)
+        except BaseException:
+            self.file.close()
+            raise
+
+    @classmethod
+    def least_memory(cls, master: Any, **_: Any) -> int:
+        return super().least_memory(master, pages=PageFile, shared_index=True)
+
+    def metrics(self) -> dict[str, float]:
+        metrics = super().metrics()
+        if not self._ended:
+            assert os.stat(self.file.path).st_blocks * 512 <= metrics["memory_bytes"]
+        return metrics
+
+    def close(self) -> None:
+        super().close()
+        self.file.close()
+        Shelf.page_files.add(self.file.path)
+
+
+_SSIJ = frozenset({"range", "filter", "store", "thresholds"})
 OPERATORS = [
     Subject("Reference", Reference, frozenset({"range"})),
-    Subject("SSIJ", SSIJ, frozenset({"range", "filter", "store", "thresholds"})),
+    Subject("SSIJ", SSIJ, _SSIJ),
+    Subject("SSIJOnPageFile", OnPageFile, _SSIJ),
 ]
 
 

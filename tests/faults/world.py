@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from adjoin.master import files
 from adjoin.master.master import Master
+from adjoin.master.queries import QueryRecords
+from adjoin.master.versions import Home
 from tests.unit.master.tables import build_master, changes, multiset, products, rows_of
 
 _change = files.change
@@ -45,14 +47,18 @@ class World:
             raise PowerCut
         self.steps += 1
         if self.steps == self._stop_at:
-            self._dead = True
-            self._forget()
+            self.cut()
             raise PowerCut
         if operation == "unlink" and os.path.exists(path):
             self._removed[path] = Path(path).read_bytes()
         result = _change(operation, path, action)
         self._note(operation, path)
         return result
+
+    def cut(self) -> None:
+        """The power goes now."""
+        self._dead = True
+        self._forget()
 
     def _note(self, operation: str, path: str) -> None:
         if operation in {"create", "link"}:
@@ -198,7 +204,58 @@ class Vacuum:
             assert left == len(master.files) + 2
 
 
-SCENARIOS: dict[str, Scenario] = {"build": Build(), "apply": Apply(), "vacuum": Vacuum()}
+class Query:
+    """Scenario: micro-batches of a streaming query; after each of them the master moves on."""
+
+    QUERY = "0b7e3d9c-4a41-4d3c-9f0e-6f1f2a3b4c5d"
+    BATCHES = 4
+
+    def prepare(self, path: Path) -> None:
+        Build().prepare(path)
+        Build().act(path)
+
+    def act(self, path: Path) -> None:
+        records = QueryRecords(path / "m")
+        answers = self._answers(path)
+        for batch in range(max(answers, default=0), self.BATCHES):
+            version = records.version_for(self.QUERY, batch)
+            with (path / "answers").open("a") as file:
+                file.write(f"{batch} {version}\n")
+            self.move_on(path)
+            if batch == self.BATCHES - 2:
+                records.end(self.QUERY)
+
+    def check(self, path: Path) -> None:
+        """Whatever a task was told before, a repeated one is told again; records are whole."""
+        told = QueryRecords(path / "m").pinned()
+        self.move_on(path)
+        self.act(path)
+        answers = self._answers(path)
+        assert sorted(answers) == list(range(self.BATCHES))
+        assert all(len(versions) == 1 for versions in answers.values())
+        assert told <= set().union(*answers.values())
+        records = QueryRecords(path / "m")
+        last = records.version_for(self.QUERY, self.BATCHES)
+        assert records.pinned() == answers[self.BATCHES - 1] | {last}
+        assert not records.has_ended(self.QUERY)
+
+    @staticmethod
+    def _answers(path: Path) -> dict[int, set[int]]:
+        answers: dict[int, set[int]] = {}
+        if (path / "answers").exists():
+            for line in (path / "answers").read_text().splitlines():
+                answers.setdefault(int(line.split()[0]), set()).add(int(line.split()[1]))
+        return answers
+
+    @staticmethod
+    def move_on(path: Path) -> None:
+        """A newer version of the same pages, by a writer to whom nothing happens."""
+        home = Home(path / "m")
+        newer = home.read_manifest(home.newest()).next(())
+        Path(home.manifest_path(newer.version)).write_bytes(newer.to_bytes())
+
+
+SCENARIOS: dict[str, Scenario] = {"build": Build(), "apply": Apply(), "vacuum": Vacuum(), "query": Query()}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""XXH64 (seed 0): checksums of pages and hashes of keys."""
+"""XXH64: checksums of pages (seed 0), and hashes of keys, each column seeded by the hash of the one before."""
 
 from typing import Any
 
@@ -40,8 +40,8 @@ def _avalanche(total: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _stripes(words: Array, count: int) -> Any:
-    lane_1, lane_2, lane_3, lane_4 = _LANE_1, _PRIME_2, np.uint64(0), _LANE_4
+def _stripes(words: Array, count: int, seed: Any) -> Any:
+    lane_1, lane_2, lane_3, lane_4 = seed + _LANE_1, seed + _PRIME_2, seed, seed + _LANE_4
     for at in range(0, count * 4, 4):
         lane_1 = _round(lane_1, words[at])
         lane_2 = _round(lane_2, words[at + 1])
@@ -54,11 +54,16 @@ def _stripes(words: Array, count: int) -> Any:
 @njit(cache=True, nogil=True)
 def hash_bytes(data: Array, start: int, stop: int) -> Any:
     """XXH64 of ``data[start:stop]`` (uint8)."""
+    return _hash_bytes(data, start, stop, np.uint64(0))
+
+
+@njit(cache=True, nogil=True)
+def _hash_bytes(data: Array, start: int, stop: int, seed: Any) -> Any:
     length = stop - start
     word_count = length // 8
     words = data[start : start + word_count * 8].view(np.uint64)
     stripe_count = length // 32
-    total = _stripes(words, stripe_count) if stripe_count > 0 else _PRIME_5
+    total = _stripes(words, stripe_count, seed) if stripe_count > 0 else seed + _PRIME_5
     total += np.uint64(length)
     for at in range(stripe_count * 4, word_count):
         total = _rotate(total ^ _round(np.uint64(0), words[at]), 27) * _PRIME_1 + _PRIME_4
@@ -76,28 +81,28 @@ def hash_bytes(data: Array, start: int, stop: int) -> Any:
 @njit(cache=True, nogil=True, inline="always")
 def hash_word(word: Any) -> Any:
     """XXH64 of the eight bytes of one uint64."""
-    total = _PRIME_5 + np.uint64(8)
+    return _hash_word(word, np.uint64(0))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hash_word(word: Any, seed: Any) -> Any:
+    total = seed + _PRIME_5 + np.uint64(8)
     total = _rotate(total ^ _round(np.uint64(0), word), 27) * _PRIME_1 + _PRIME_4
     return _avalanche(total)
 
 
 @njit(cache=True, nogil=True)
-def hash_words(words: Array) -> Array:
-    """XXH64 of every element of a uint64 column."""
-    hashes = np.empty(len(words), np.uint64)
-    for row in range(len(words)):
-        hashes[row] = hash_word(words[row])
-    return hashes
+def chain_words(hashes: Array, words: Array) -> None:
+    """Replace every hash by the XXH64 of an element of a uint64 column, seeded with the hash."""
+    for row in range(len(hashes)):
+        hashes[row] = _hash_word(words[row], hashes[row])
 
 
 @njit(cache=True, nogil=True)
-def hash_slices(data: Array, offsets: Array) -> Array:
-    """XXH64 of every value of a variable-length column: ``data[offsets[i]:offsets[i + 1]]``."""
-    count = len(offsets) - 1
-    hashes = np.empty(count, np.uint64)
-    for row in range(count):
-        hashes[row] = hash_bytes(data, np.int64(offsets[row]), np.int64(offsets[row + 1]))
-    return hashes
+def chain_slices(hashes: Array, data: Array, offsets: Array) -> None:
+    """The same for a column of varying length: ``data[offsets[i]:offsets[i + 1]]``."""
+    for row in range(len(hashes)):
+        hashes[row] = _hash_bytes(data, np.int64(offsets[row]), np.int64(offsets[row + 1]), hashes[row])
 
 
 @njit(cache=True, nogil=True)
@@ -107,10 +112,3 @@ def hash_ranges(data: Array, starts: Array, stops: Array) -> Array:
     for at in range(len(starts)):
         hashes[at] = hash_bytes(data, starts[at], stops[at])
     return hashes
-
-
-@njit(cache=True, nogil=True)
-def combine_hashes(left: Array, right: Array) -> None:
-    """Fold the hashes of one more key column into those of the columns before it."""
-    for row in range(len(left)):
-        left[row] = hash_word(_rotate(left[row], 27) * _PRIME_1 ^ right[row])

@@ -1,7 +1,7 @@
 """Building the first version of a master, in bounded memory."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,15 @@ import pyarrow as pa
 from adjoin.errors import ConflictError, MasterExistsError, NullKeyError, OptionError, SchemaError
 from adjoin.master import files
 from adjoin.master.changes import OPERATION_COLUMN
-from adjoin.master.datafile import FILE_BYTES, PageWriter, checksum_of
-from adjoin.master.filter import KeyFilter, KeySpool
+from adjoin.master.datafile import FILE_BYTES, DataFile, PageWriter, checksum_of
+from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KEY_COLUMN, KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import IndexFile, Manifest, key_column, now, stored_schema
 from adjoin.master.page import PageCutter, roomy_page_bytes, seal
 from adjoin.master.sort import ExternalSorter
-from adjoin.master.source import Source, open_source
+from adjoin.master.source import open_source
+from adjoin.master.spool import KeySpool, SpooledKeys, filter_of
 from adjoin.master.vacuum import remove_orphans
 from adjoin.master.versions import Home
 from adjoin.parts.arena import BLOCK_BYTES
@@ -58,25 +59,135 @@ def _is_whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and least <= value <= most
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a new master are stored: plain data, fixed before the first row is read."""
+
+    schema: pa.Schema
+    codec: KeyCodec
+    page_bytes: int
+    options: BuildOptions
+
+    @classmethod
+    def of(cls, schema: pa.Schema, key: str | Sequence[str], options: BuildOptions) -> "Layout":
+        codec = KeyCodec.of(schema, _check_columns(schema, key), hash_bits=options.hash_bits)
+        stored = stored_schema(schema, codec)
+        page_bytes = roomy_page_bytes(stored, options.page_bytes)
+        PageCutter(stored, page_bytes, options.fill).check_room()
+        return cls(schema, codec, page_bytes, options)
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        return stored_schema(self.schema, self.codec)
+
+    @property
+    def key_column(self) -> str:
+        return key_column(self.codec)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Rows that lie on disk as pages and belong to no version yet.
+
+    Attributes:
+        index: Their pages; files are counted from 0.
+        files: Their data files.
+        keys: Their keys, if there is to be a filter.
+    """
+
+    index: PageIndex
+    files: list[DataFile]
+    keys: SpooledKeys | None
+
+
 def build(
     source: Any, key: str | Sequence[str], home: Home, options: BuildOptions, progress: Progress
 ) -> None:
     """Sort, cut and write the rows of the source, and commit them as version 1."""
     rows = open_source(source, max(BLOCK_BYTES, options.memory_bytes // 16))
-    columns = _check_columns(rows.schema, key)
-    codec = KeyCodec.of(rows.schema, columns, hash_bits=options.hash_bits)
+    layout = Layout.of(rows.schema, key, options)
+    with new_master(home), ExitStack() as stack:
+        stack.callback(progress.close)
+        builder = PageBuilder(home, layout, progress)
+        stack.callback(builder.close)
+        read_rows = null_rows = 0
+        for batch in rows.batches:
+            read_rows += batch.num_rows
+            null_rows += builder.add(batch)
+            progress.update("sorting", read_rows, rows.rows)
+        refuse_null_keys(layout, null_rows, read_rows)
+        commit_first(home, layout, [builder.finish()])
+
+
+@contextmanager
+def new_master(home: Home) -> Iterator[None]:
+    """Make the directories and keep `vacuum` out while the first version is written into them."""
     _refuse_existing(home)
     home.create()
-    with ExitStack() as stack:
-        stack.enter_context(_sweep_and_lock(home))
-        builder = _Builder(home, rows, codec, options, progress)
-        stack.callback(builder.close)
-        manifest = builder.run()
-        try:
-            home.commit(manifest)
-        except ConflictError:
-            _refuse_existing(home)
-            raise
+    with _sweep_and_lock(home):
+        yield
+
+
+def refuse_null_keys(layout: Layout, null_rows: int, rows: int) -> None:
+    if null_rows and layout.options.null_keys == "error":
+        raise NullKeyError(
+            f"{null_rows} of {rows} rows have a null in the key {list(layout.codec.columns)}; "
+            'remove them, or build with null_keys="drop"'
+        )
+
+
+def commit_first(home: Home, layout: Layout, parts: Sequence[Written]) -> None:
+    """Commit parts, given in the order of their keys, as version 1; what is not committed is removed."""
+    created = [file.path for part in parts for file in part.files]
+    spooled = [part.keys for part in parts if part.keys is not None]
+    try:
+        home.commit(_first_manifest(home, layout, parts, spooled, created))
+    except ConflictError:
+        _refuse_existing(home)
+        raise
+    finally:
+        for keys in spooled:
+            keys.discard()
+        home.discard_unless_committed(1, created)
+
+
+def _first_manifest(
+    home: Home, layout: Layout, parts: Sequence[Written], spooled: Sequence[SpooledKeys], created: list[str]
+) -> Manifest:
+    index = concat_index([(part.index, len(part.files)) for part in parts])
+    index.check_invariants()
+    bits = layout.options.filter_bits
+    key_filter = filter_of(spooled, bits) if bits else None
+    index_file, filter_file = write_index(home, index, key_filter, created)
+    empty = Manifest(
+        version=1,
+        created=now(),
+        key=layout.codec.columns,
+        codec=layout.codec,
+        schema=layout.schema,
+        page_bytes=layout.page_bytes,
+        fill=layout.options.fill,
+        filter_bits=bits,
+        rows=0,
+        pages=0,
+        bytes=0,
+        files=(),
+        index=index_file,
+        filter=filter_file,
+    )
+    data_files = tuple(file for part in parts for file in part.files)
+    return empty.with_pages(index, data_files, index_file, filter_file)
+
+
+def concat_index(parts: Sequence[tuple[PageIndex, int]]) -> PageIndex:
+    """Indexes one after the other, each with its number of files, which are counted on."""
+    index = PageIndex.concat([part for part, _ in parts])
+    start = files_before = 0
+    for part, file_count in parts:
+        index.file[start : start + len(part)] += files_before
+        start += len(part)
+        files_before += file_count
+    return index
 
 
 def write_index(
@@ -125,92 +236,73 @@ def _sweep_and_lock(home: Home) -> files.Lock:
     return lock
 
 
-class _Builder:
-    def __init__(
-        self, home: Home, source: Source, codec: KeyCodec, options: BuildOptions, progress: Progress
-    ) -> None:
-        self._home = home
-        self._source = source
-        self._codec = codec
-        self._options = options
+class PageBuilder:
+    """Sorts rows and writes them as pages.
+
+    Args:
+        home: Where to.
+        layout: How.
+        progress: Told about rows written.
+        marker: Begins the names of all files, see `files.new_name`.
+    """
+
+    def __init__(self, home: Home, layout: Layout, progress: Progress, marker: str = "") -> None:
+        self._layout = layout
+        self._options = layout.options
         self._progress = progress
-        self._schema = stored_schema(source.schema, codec)
-        self._key_column = key_column(codec)
+        self._schema = layout.stored_schema
         self._sorter = ExternalSorter(
-            lambda: home.temporary(".run"), self._schema, self._key_column, options.memory_bytes
+            lambda: home.temporary(".run", marker),
+            self._schema,
+            layout.key_column,
+            self._options.memory_bytes,
         )
-        self._writer = PageWriter(home.data_dir, self._schema, options.file_bytes)
-        self._spool = KeySpool(home.temporary(".keys")) if options.filter_bits else None
-        self._page_bytes = roomy_page_bytes(self._schema, options.page_bytes)
-        self._cutter = PageCutter(self._schema, self._page_bytes, options.fill)
-        self._cutter.check_room()
+        self._writer = PageWriter(home.data_dir, self._schema, self._options.file_bytes, marker)
+        self._spool = KeySpool(home.temporary(".keys", marker)) if self._options.filter_bits else None
+        self._cutter = PageCutter(self._schema, layout.page_bytes, self._options.fill)
         self._index: list[PageIndex] = []
         self._written_rows = 0
-        self._created: list[str] = []
+        self._null_rows = 0
+        self._finished = False
 
-    def run(self) -> Manifest:
-        self._read()
+    def add(self, batch: pa.RecordBatch) -> int:
+        """Take rows in any order, in the layout's schema; return how many are left out for a null key."""
+        valid = valid_rows([batch.column(name) for name in self._layout.codec.columns])
+        kept = batch if valid is None else batch.filter(pa.array(valid))
+        self._null_rows += batch.num_rows - kept.num_rows
+        will_fail = self._null_rows > 0 and self._options.null_keys == "error"
+        if kept.num_rows and not will_fail:
+            self._sorter.add(self._with_key(kept))
+        return int(batch.num_rows - kept.num_rows)
+
+    def finish(self) -> Written:
+        """Write all rows; whoever has the result commits or discards it."""
         self._write(self._sorter.sorted())
-        index = PageIndex.concat(self._index)
         data_files = self._writer.finish()
-        key_filter = self._spool.to_filter(self._options.filter_bits) if self._spool else None
-        index_file, filter_file = write_index(self._home, index, key_filter, self._created)
-        empty = Manifest(
-            version=1,
-            created=now(),
-            key=self._codec.columns,
-            codec=self._codec,
-            schema=self._source.schema,
-            page_bytes=self._page_bytes,
-            fill=self._options.fill,
-            filter_bits=self._options.filter_bits,
-            rows=0,
-            pages=0,
-            bytes=0,
-            files=(),
-            index=index_file,
-            filter=filter_file,
-            txns=(),
-        )
-        return empty.with_pages(index, tuple(data_files), index_file, filter_file)
+        keys = self._spool.finish() if self._spool else None
+        self._finished = True
+        return Written(PageIndex.concat(self._index), data_files, keys)
 
     def close(self) -> None:
-        self._progress.close()
+        """Remove what is temporary, and pages too unless they are finished."""
         self._sorter.close()
         self._writer.close()
         if self._spool:
             self._spool.close()
-        self._home.discard_unless_committed(1, [*self._writer.paths, *self._created])
-
-    def _read(self) -> None:
-        null_rows = 0
-        read_rows = 0
-        for given in self._source.batches:
-            batch = self._without_null_keys(given)
-            read_rows += given.num_rows
-            null_rows += given.num_rows - batch.num_rows
-            if batch.num_rows and (not null_rows or self._options.null_keys == "drop"):
-                self._sorter.add(self._with_key(batch))
-            self._progress.update("sorting", read_rows, self._source.rows)
-        if null_rows and self._options.null_keys == "error":
-            raise NullKeyError(
-                f"{null_rows} of {read_rows} rows have a null in the key {list(self._codec.columns)}; "
-                'remove them, or build with null_keys="drop"'
-            )
-
-    def _without_null_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        valid = valid_rows([batch.column(name) for name in self._codec.columns])
-        return batch if valid is None else batch.filter(pa.array(valid))
+        if not self._finished:
+            for path in self._writer.paths:
+                files.discard(path)
 
     def _with_key(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch in the stored schema: the encoded key first, unless a column is its own."""
-        if self._codec.kind == "identity":
+        codec = self._layout.codec
+        if codec.kind == "identity":
             return pa.record_batch(batch.columns, schema=self._schema)
-        keys, _ = self._codec.encode([batch.column(name) for name in self._codec.columns])
+        keys, _ = codec.encode([batch.column(name) for name in codec.columns])
         return pa.record_batch([pa.array(keys), *batch.columns], schema=self._schema)
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
-        limit_bytes = max(2 * self._page_bytes, min(_CUT_BYTES, self._options.memory_bytes // 32))
+        limit_bytes = max(2 * self._layout.page_bytes, min(_CUT_BYTES, self._options.memory_bytes // 32))
         waiting: list[pa.RecordBatch] = []
         waiting_bytes = 0
         for batch in batches:
@@ -226,7 +318,7 @@ class _Builder:
         """Write all whole pages; return the rows that are left."""
         cuts = self._cutter.cut(rows, more=more)
         if len(cuts):
-            keys = encoded_values(rows.column(self._key_column))
+            keys = encoded_values(rows.column(self._layout.key_column))
             self._index.append(self._writer.write(keys, cuts.bounds, seal(rows, cuts)))
             if self._spool:
                 self._spool.add(keys[: cuts.rows])

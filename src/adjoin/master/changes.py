@@ -1,6 +1,6 @@
 """Change sets: rows with an operation each, checked, sorted, and resolved to what they amount to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adjoin.errors import NullKeyError, OptionError, SchemaError
-from adjoin.master.casts import cast_column
+from adjoin.master.casts import cast_column, stored_type
 from adjoin.master.keys import KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import Manifest
 from adjoin.master.sort import ExternalSorter
@@ -18,6 +18,7 @@ from adjoin.master.source import portions, split
 from adjoin.master.versions import Home
 
 OPERATION_COLUMN = "_op"
+_ORDER_COLUMN = "_adjoin_order_"
 UPSERT, DELETE, INSERT = range(3)
 LARGEST_CHUNK_BYTES = 256 << 20  # string columns that are put together stay below the 2 GiB of their offsets
 _OPERATIONS = ["upsert", "delete", "insert"]
@@ -43,23 +44,42 @@ class Resolved:
 
 
 class ChangeSet:
-    """Sorts the changes by key in bounded memory, and hands them out resolved."""
+    """Sorts the changes by key in bounded memory, and hands them out resolved.
 
-    def __init__(self, manifest: Manifest, home: Home, memory_bytes: int) -> None:
+    Args:
+        manifest: The version that is changed.
+        home: Its directory.
+        schema: The columns of the changes.
+        memory_bytes: What may be held at once.
+        order_by: Columns by which changes of one key are ordered, rather than as they come.
+        marker: Begins the names of temporary files, see `files.new_name`.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        home: Home,
+        schema: pa.Schema,
+        memory_bytes: int,
+        order_by: Sequence[str] = (),
+        marker: str = "",
+    ) -> None:
+        check_names(schema.names, manifest, order_by)
         self._manifest = manifest
         self._codec = manifest.codec
+        self._order_by = tuple(order_by)
         self._stored = pa.schema([field.with_nullable(True) for field in manifest.stored_schema])
         self._chunk_bytes = min(max(4096, memory_bytes // 16), LARGEST_CHUNK_BYTES)
-        schema = self._stored.append(pa.field(OPERATION_COLUMN, pa.int8()))
+        self._order = [_order_field(at, schema.field(name)) for at, name in enumerate(order_by)]
+        carried = [*self._stored, pa.field(OPERATION_COLUMN, pa.int8()), *self._order]
         self._sorter = ExternalSorter(
-            lambda: home.temporary(".run"), schema, manifest.key_column, memory_bytes // 2
+            lambda: home.temporary(".run", marker), pa.schema(carried), manifest.key_column, memory_bytes // 2
         )
 
-    def read(self, changes: Any) -> None:
-        for batch in _batches(changes):
-            for part in portions(batch, self._chunk_bytes):
-                for rows in split(self._checked(part, self._sorter.schema), self._chunk_bytes):
-                    self._sorter.add(rows)
+    def add(self, batch: pa.RecordBatch) -> None:
+        for part in portions(batch, self._chunk_bytes):
+            for rows in split(self._checked(part, self._sorter.schema), self._chunk_bytes):
+                self._sorter.add(rows)
 
     @property
     def rows(self) -> int:
@@ -68,8 +88,11 @@ class ChangeSet:
     def close(self) -> None:
         self._sorter.close()
 
-    def resolved(self) -> Iterator[Resolved]:
-        """The changes in the order of keys, all changes of one key in the same part."""
+    def resolved(self, *, in_order: bool = True) -> Iterator[Resolved]:
+        """The changes in the order of keys, all changes of one key in the same part.
+
+        Unless they are `in_order`, changes of one key of which it is not known which comes first are refused.
+        """
         waiting: list[pa.RecordBatch] = []
         waiting_bytes = 0
         for batch in self._sorter.sorted():
@@ -80,20 +103,28 @@ class ChangeSet:
                 keys = encoded_values(rows.column(self._manifest.key_column))
                 whole = int(np.searchsorted(keys, keys[-1], "left"))
                 if whole:
-                    yield self._resolve(rows.slice(0, whole))
+                    yield self._resolve(rows.slice(0, whole), in_order)
                 waiting = [rows.slice(whole)]
                 waiting_bytes = waiting[0].nbytes
         if waiting:
-            yield self._resolve(pa.concat_batches(waiting))
+            yield self._resolve(pa.concat_batches(waiting), in_order)
 
-    def _resolve(self, rows: pa.RecordBatch) -> Resolved:
+    def _resolve(self, rows: pa.RecordBatch, in_order: bool) -> Resolved:
         keys = encoded_values(rows.column(self._manifest.key_column))
         groups = keys
         if not self._codec.ordered:
             groups = self._codec.identify([rows.column(name) for name in self._codec.columns])
-            order = np.lexsort((groups, keys))
+        ranks = [
+            _ranks(rows.column(field.name), name)
+            for name, field in zip(self._order_by, self._order, strict=True)
+        ]
+        if ranks or not self._codec.ordered:
+            order = np.lexsort((*reversed(ranks), groups, keys))
             rows, groups, keys = rows.take(pa.array(order)), groups[order], keys[order]
+            ranks = [rank[order] for rank in ranks]
         operation = rows.column(OPERATION_COLUMN).to_numpy()
+        if not in_order:
+            self._refuse_unordered(rows, operation, [groups, *ranks])
         plain = rows.select(self._stored.names)
         starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
         place = np.arange(len(groups))
@@ -112,9 +143,24 @@ class ChangeSet:
             last_key=int(keys[-1]),
         )
 
+    def _refuse_unordered(
+        self, rows: pa.RecordBatch, operation: NDArray[np.int8], order: list[NDArray[np.int64]]
+    ) -> None:
+        """Raise if neighbours have the same key and place in the order, and are not both inserts."""
+        same = np.logical_and.reduce([column[1:] == column[:-1] for column in order])
+        unclear = np.flatnonzero(same & ((operation[1:] != INSERT) | (operation[:-1] != INSERT)))
+        if len(unclear) == 0:
+            return
+        key = {name: rows.column(name)[int(unclear[0])].as_py() for name in self._codec.columns}
+        if self._order_by:
+            cure = f"the same {', '.join(self._order_by)}; drop duplicates, or order_by more columns"
+        else:
+            cure = "a DataFrame has no order: give order_by=, the column that tells which change is later"
+        raise OptionError(f"several changes have the key {key} and {cure}")
+
     def _checked(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """The batch in the stored schema plus operation codes, or an error that says what is wrong."""
-        _check_names(batch.schema.names, self._manifest)
+        check_names(batch.schema.names, self._manifest, self._order_by)
         operation = _operation_codes(batch.column(OPERATION_COLUMN))
         comes = operation != DELETE
         columns = [_column(batch, field, comes) for field in self._manifest.schema]
@@ -128,40 +174,63 @@ class ChangeSet:
         keys, _ = self._codec.encode(key_columns)
         if self._codec.kind != "identity":
             columns.insert(0, pa.array(keys))
-        return pa.record_batch([*columns, pa.array(operation)], schema=schema)
+        order = [
+            _order_column(batch.column(name), name, field)
+            for name, field in zip(self._order_by, self._order, strict=True)
+        ]
+        return pa.record_batch([*columns, pa.array(operation), *order], schema=schema)
 
 
-def _batches(changes: Any) -> Iterator[pa.RecordBatch]:
+def open_changes(changes: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Columns and batches of a Table, RecordBatch or RecordBatchReader."""
     if isinstance(changes, pa.RecordBatch):
         changes = pa.Table.from_batches([changes])
     if isinstance(changes, pa.Table):
-        _check_names(changes.schema.names, None)
-        return iter(changes.to_batches())
+        return changes.schema, iter(changes.to_batches())
     if isinstance(changes, pa.RecordBatchReader):
-        _check_names(changes.schema.names, None)
-        return iter(changes)
+        return changes.schema, iter(changes)
     raise OptionError(
         f"changes is a {type(changes).__name__}; give a pyarrow Table, RecordBatch or RecordBatchReader"
     )
 
 
-def _check_names(names: list[str], manifest: Manifest | None) -> None:
+def check_names(names: list[str], manifest: Manifest, order_by: Sequence[str]) -> None:
+    """Raise unless changes with these columns can be applied to the version."""
     if OPERATION_COLUMN not in names:
         raise SchemaError(
             f"changes need a column {OPERATION_COLUMN!r} with 'upsert', 'delete' or 'insert'; got {names}"
         )
     if len(set(names)) < len(names):
         raise SchemaError(f"changes have columns of the same name: {names}")
-    if manifest is None:
-        return
-    unknown = sorted(set(names) - set(manifest.schema.names) - {OPERATION_COLUMN})
-    missing = [name for name in manifest.key if name not in names]
+    unknown = sorted(set(names) - set(manifest.schema.names) - {OPERATION_COLUMN, *order_by})
     if unknown:
         raise SchemaError(
             f"changes have columns {unknown} that the master lacks; its columns are {manifest.schema.names}"
         )
-    if missing:
-        raise SchemaError(f"changes lack the key columns {missing}")
+    for what, wanted in (("key columns", manifest.key), ("columns to order by", order_by)):
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise SchemaError(f"changes lack the {what} {missing}")
+
+
+def _order_field(at: int, field: pa.Field) -> pa.Field:
+    """A column to order by is carried along under a name of its own."""
+    return pa.field(f"{_ORDER_COLUMN}{at}", stored_type(field.name, field.type))
+
+
+def _order_column(column: pa.Array, name: str, field: pa.Field) -> pa.Array:
+    if column.null_count:
+        raise SchemaError(f"column {name!r} orders the changes and has {column.null_count} nulls; fill them")
+    return cast_column(name, column, field)
+
+
+def _ranks(column: pa.Array, name: str) -> NDArray[np.int64]:
+    try:
+        return np.asarray(pc.rank(column, tiebreaker="dense").to_numpy(), np.int64)
+    except pa.ArrowNotImplementedError as error:
+        raise SchemaError(
+            f"column {name!r} of type {column.type} has no order; order by numbers, times or texts"
+        ) from error
 
 
 def _operation_codes(column: pa.Array) -> NDArray[np.int8]:

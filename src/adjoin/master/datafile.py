@@ -2,7 +2,6 @@
 
 import os
 import struct
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -143,9 +142,12 @@ class DataFileWriter:
 class PageWriter:
     """Writes pages into data files, a new one whenever the last is full, and notes their index."""
 
-    def __init__(self, directory: str, schema: pa.Schema, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self, directory: str, schema: pa.Schema, file_bytes: int = FILE_BYTES, marker: str = ""
+    ) -> None:
         self.directory = directory
         self.schema = schema
+        self.marker = marker
         self.paths: list[str] = []
         self._file_bytes = file_bytes
         self._current: DataFileWriter | None = None
@@ -154,7 +156,7 @@ class PageWriter:
     def write(self, keys: NDArray[np.int64], bounds: NDArray[np.int64], pages: SealedPages) -> PageIndex:
         """Write sealed pages of rows with these keys; return their index (files numbered from 0)."""
         if self._current is None:
-            self.paths.append(os.path.join(self.directory, f"{uuid.uuid4().hex}.arrow"))
+            self.paths.append(os.path.join(self.directory, files.new_name(".arrow", self.marker)))
             self._current = DataFileWriter(self.paths[-1], self.schema)
         block = self._current.append(pages)
         index = PageIndex(

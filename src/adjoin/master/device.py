@@ -66,6 +66,10 @@ class Cost:
     positioning_seconds: float
     block_seconds: float
 
+    @property
+    def is_possible(self) -> bool:
+        return all(0 < seconds < np.inf for seconds in (self.positioning_seconds, self.block_seconds))
+
     def seconds(self, scans: int, blocks: int) -> float:
         return scans * self.positioning_seconds + blocks * self.block_seconds
 
@@ -187,9 +191,10 @@ OBJECT_STORE = Cost(positioning_seconds=20e-3, block_seconds=4096 / 90e6)
 _MOST_THREADS = 16
 _SMALLEST_SAMPLE_BYTES = 64 << 20
 _ROUNDS = 8
-_RANDOM_READS = 256
+_MEASURING_SECONDS = 0.1
+_RANDOM_READS = 128
 _SCAN_BLOCKS = 256
-_SCANS = 32
+_SCANS = 16
 _LEAST_BLOCK_SECONDS = BLOCK_BYTES / 10e9
 
 
@@ -198,42 +203,63 @@ def _remembered_cost(disk: Disk, files: Sequence[str]) -> Cost:
     largest = max(files, key=os.path.getsize, default=None)
     if largest is None or os.path.getsize(largest) < _SMALLEST_SAMPLE_BYTES:
         return SSD
-    notes = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "adjoin" / "devices.json"
     name = f"{os.statvfs(largest).f_fsid:x}/{disk.name}"
-    try:
-        known = json.loads(notes.read_text())
-    except (OSError, ValueError):
-        known = {}
-    if name in known:
-        return Cost(float(known[name][0]), float(known[name][1]))
+    for place in _places_for_notes():
+        noted = _read_notes(place).get(name)
+        if noted is not None:
+            return noted
     cost = measure_cost(disk, largest)
-    _write_notes(notes, {**known, name: [cost.positioning_seconds, cost.block_seconds]})
+    for place in _places_for_notes():
+        if _write_notes(place, {**_read_notes(place), name: cost}):
+            break
     return cost
 
 
-def _write_notes(notes: Path, known: dict[str, list[float]]) -> None:
+def _places_for_notes() -> list[Path]:
+    """Files for notes, the best first; a user may have no home, or none that can be written."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    homes = [Path(cache) / "adjoin"] if os.path.isabs(cache) else []
+    own = Path(tempfile.gettempdir()) / f"adjoin-{os.getuid()}"
+    return [directory / "devices.json" for directory in (*homes, own)]
+
+
+def _read_notes(place: Path) -> dict[str, Cost]:
     try:
-        notes.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=notes.parent, delete=False) as file:
-            json.dump(known, file)
-        os.replace(file.name, notes)
+        known = {name: Cost(*map(float, noted)) for name, noted in json.loads(place.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+    return {name: cost for name, cost in known.items() if cost.is_possible}
+
+
+def _write_notes(place: Path, known: dict[str, Cost]) -> bool:
+    noted = {name: [cost.positioning_seconds, cost.block_seconds] for name, cost in known.items()}
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as file:
+            json.dump(noted, file)
+        os.replace(file.name, place)
     except OSError:
-        return  # A home that cannot be written costs a new measurement each time, nothing else.
+        return False
+    return True
 
 
 def measure_cost(disk: Disk, file: str) -> Cost:
     """Read at random and in long scans, both with as many reads in flight as operators use.
 
-    The fastest of several rounds counts: whatever else the machine does only adds to the others.
+    The fastest of several rounds counts: whatever else the machine does only adds to the others. On a
+    device so slow that rounds take long, one is enough.
     """
     blocks = os.path.getsize(file) // BLOCK_BYTES
     random = np.random.default_rng()
     alone = scan = np.inf
+    end = time.perf_counter() + _MEASURING_SECONDS
     for _ in range(_ROUNDS):
         places = random.integers(0, blocks - 1, _RANDOM_READS)
         alone = min(alone, _seconds_to_read(disk, file, places, 1) / _RANDOM_READS)
         places = random.integers(0, blocks - _SCAN_BLOCKS, _SCANS)
         scan = min(scan, _seconds_to_read(disk, file, places, _SCAN_BLOCKS) / _SCANS)
+        if time.perf_counter() > end:
+            break
     block_seconds = max((scan - alone) / (_SCAN_BLOCKS - 1), _LEAST_BLOCK_SECONDS)
     return Cost(max(alone - block_seconds, block_seconds), block_seconds)
 

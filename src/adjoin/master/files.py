@@ -1,4 +1,4 @@
-"""Every change that adjoin makes to a file system, and nothing else.
+"""Every change that adjoin makes to a master's directory, and nothing else.
 
 All changes pass through `change`, one call per step that a power cut can fall between, so tests
 can stop the world at any of them.
@@ -7,6 +7,7 @@ can stop the world at any of them.
 import errno
 import fcntl
 import os
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias, TypeVar
@@ -44,6 +45,11 @@ def storage_error(path: str, error: OSError) -> StorageError:
     cause = os.strerror(error.errno) if error.errno else str(error)
     cure = _CURES.get(error.errno or 0, "check the device and the path, and try again")
     return StorageError(f"{path}: {cause}; committed versions are intact, {cure}")
+
+
+def new_name(suffix: str, marker: str = "") -> str:
+    """A name that no file has; those of one marker (16 hexadecimal digits) can be told from others."""
+    return (marker + uuid.uuid4().hex)[:32] + suffix
 
 
 def make_dir(path: str) -> None:
@@ -174,6 +180,14 @@ class Lock:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+    @property
+    def is_held(self) -> bool:
+        return self.descriptor >= 0
+
+    def twin(self) -> "Lock":
+        """Another hold on the same lock, which ends with the last of them."""
+        return Lock(os.dup(self.descriptor))
 
     def share(self) -> None:
         """Let others in who only need it shared."""

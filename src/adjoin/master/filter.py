@@ -8,10 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.kernels.bloom import WORDS_PER_BLOCK, add_keys, has_keys
-from adjoin.master import files
+from adjoin.master.index import in_place
 
 _BITS_PER_BLOCK = 32 * WORDS_PER_BLOCK
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -68,40 +67,8 @@ class KeyFilter:
         words = pa.ipc.open_file(pa.py_buffer(data)).read_all()["words"]
         return cls(np.concatenate([chunk.to_numpy() for chunk in words.chunks]), capacity)
 
-
-class KeySpool:
-    """The distinct keys of sorted rows on disk, until it is known how many there are."""
-
-    def __init__(self, path: str) -> None:
-        self.keys = 0
-        self._path = path
-        self._file: files.NewFile | None = None
-        self._last: int | None = None
-
-    def add(self, keys: NDArray[np.int64]) -> None:
-        """Note the next keys in ascending order."""
-        if not len(keys):
-            return
-        fresh = np.empty(len(keys), np.bool_)
-        fresh[0] = self._last is None or int(keys[0]) != self._last
-        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
-        distinct = keys[fresh]
-        self._last = int(keys[-1])
-        if self._file is None:
-            self._file = files.NewFile(self._path)
-        self._file.write(distinct.view(np.uint8))
-        self.keys += len(distinct)
-
-    def to_filter(self, bits: int) -> KeyFilter:
-        made = KeyFilter.for_keys(self.keys, bits)
-        if self._file is not None:
-            for start in range(0, self._file.bytes, _CHUNK_BYTES):
-                data = self._file.read(start, min(_CHUNK_BYTES, self._file.bytes - start))
-                made.add(np.frombuffer(data, np.int64))
-        return made
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            files.discard(self._path)
-            self._file = None
+    @classmethod
+    def over(cls, data: NDArray[np.uint8], capacity: int) -> "KeyFilter":
+        """The filter whose file lies in this memory, in place."""
+        words = pa.ipc.open_file(pa.py_buffer(data)).read_all()["words"]
+        return cls(in_place(data, words, np.uint32), capacity)

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+_TYPICAL = 0.99
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,19 @@ class PageIndex:
     def nbytes(self) -> int:
         return sum(int(getattr(self, name).nbytes) for name in _NAMES)
 
+    @cached_property
+    def typical_blocks(self) -> int:
+        """Nearly all pages are no longer than this."""
+        if len(self) == 0:
+            return 0
+        place = int(np.ceil(_TYPICAL * (len(self) - 1)))
+        return int(np.partition(self.blocks, place)[place])
+
+    @cached_property
+    def largest_blocks(self) -> int:
+        """The length of the longest page."""
+        return int(self.blocks.max(initial=1))
+
     def to_bytes(self) -> pa.Buffer:
         """A plain Arrow IPC file with one column per array."""
         batch = pa.record_batch([pa.array(getattr(self, name)) for name in _NAMES], names=list(_NAMES))
@@ -63,6 +79,12 @@ class PageIndex:
     def from_bytes(cls, data: bytes | bytearray) -> "PageIndex":
         table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
         return cls(*(_owned(table[name], dtype) for name, dtype in zip(_NAMES, _DTYPES, strict=True)))
+
+    @classmethod
+    def over(cls, data: NDArray[np.uint8]) -> "PageIndex":
+        """The index whose file lies in this memory, in place."""
+        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+        return cls(*(in_place(data, table[name], dtype) for name, dtype in zip(_NAMES, _DTYPES, strict=True)))
 
     def check_invariants(self) -> None:
         """Entries are whole, no page is empty or ends before it begins, and none overlaps the next."""
@@ -82,3 +104,13 @@ _DTYPES: tuple[Any, ...] = (np.int64, np.int64, np.int32, np.int32, np.int32, np
 def _owned(column: pa.ChunkedArray, dtype: Any) -> NDArray[Any]:
     # A copy, so that the bytes of the file are not kept alive beside what is counted as `nbytes`.
     return np.concatenate([np.empty(0, dtype), *(chunk.to_numpy() for chunk in column.chunks)], dtype=dtype)
+
+
+def in_place(data: NDArray[np.uint8], column: pa.ChunkedArray, dtype: Any) -> NDArray[Any]:
+    """Values of a column without nulls where they lie in `data`, writable as `data` is."""
+    # Not by `to_numpy`, whose arrays are read-only: kernels would be compiled once more for these.
+    if column.num_chunks != 1:
+        return _owned(column, dtype)
+    (chunk,) = column.chunks
+    begin = chunk.buffers()[1].address - data.ctypes.data
+    return data[begin : begin + len(chunk) * np.dtype(dtype).itemsize].view(dtype)

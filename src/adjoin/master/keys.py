@@ -14,12 +14,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adjoin.errors import SchemaError
-from adjoin.kernels.hashing import combine_hashes, hash_slices, hash_words
+from adjoin.kernels.hashing import chain_slices, chain_words
 from adjoin.master.casts import widens
 from adjoin.parts.rows import offsets_of
 
 KEY_COLUMN = "_adjoin_key"
 _HASH_BITS = 64
+_HASH_SEED = 42
+"""With it, the hash of texts, binaries and integers is that of Spark's own `xxhash64`, which can route by it."""
 _ORDERED_DIGITS = 18  # decimals of so many digits fit into int64
 _SIGN = np.int64(np.iinfo(np.int64).min)
 _MAGNITUDE = np.int64(np.iinfo(np.int64).max)
@@ -116,9 +118,9 @@ class KeyCodec:
         return numbers.astype(np.int64, copy=False)
 
     def _hash(self, columns: Sequence[pa.Array]) -> Keys:
-        hashes = _hash_column(columns[0])
-        for column in columns[1:]:
-            combine_hashes(hashes, _hash_column(column))
+        hashes = np.full(len(columns[0]), _HASH_SEED, np.uint64)
+        for column in columns:
+            _chain(hashes, column)
         if self.hash_bits < _HASH_BITS:
             hashes &= np.uint64((1 << self.hash_bits) - 1)
         return hashes.view(np.int64)
@@ -221,11 +223,11 @@ def _decimal_units(array: pa.Array) -> Keys:
     return np.ascontiguousarray(words[:, 0])
 
 
-def _hash_column(array: pa.Array) -> NDArray[np.uint64]:
+def _chain(hashes: NDArray[np.uint64], array: pa.Array) -> None:
     if _fits_int64(array.type):
-        return np.asarray(hash_words(_to_int64(array).view(np.uint64)))
-    data, offsets = _bytes_of(array)
-    return np.asarray(hash_slices(data, offsets))
+        chain_words(hashes, _to_int64(array).view(np.uint64))
+    else:
+        chain_slices(hashes, *_bytes_of(array))
 
 
 def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:

@@ -3,9 +3,10 @@
 import base64
 import json
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,8 @@ from adjoin.parts.arena import BLOCK_BYTES
 FORMAT = 1
 TXNS_KEPT = 10_000
 
+Txn: TypeAlias = str | tuple[str, int]
+
 
 @dataclass(frozen=True)
 class IndexFile:
@@ -31,7 +34,11 @@ class IndexFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that is fixed for one version."""
+    """Everything that is fixed for one version.
+
+    Of change sets with a name of their own the last ones are remembered (`txns`), of numbered ones the
+    highest number of each name (`numbered`). `marks` are integers that writers keep with the rows.
+    """
 
     version: int
     created: str
@@ -47,7 +54,9 @@ class Manifest:
     files: tuple[DataFile, ...]
     index: IndexFile
     filter: IndexFile | None
-    txns: tuple[str, ...]
+    txns: tuple[str, ...] = ()
+    numbered: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -58,9 +67,19 @@ class Manifest:
         """The stored int64 column by which rows are sorted."""
         return key_column(self.codec)
 
-    def next(self, txns: tuple[str, ...]) -> "Manifest":
+    def has_applied(self, txn: Txn | None) -> bool:
+        """True if this change set is part of the version already."""
+        if isinstance(txn, tuple):
+            name, number = txn
+            return number <= self.numbered.get(name, -1)
+        return txn is not None and txn in self.txns
+
+    def next(self, txn: Txn | None, marks: Mapping[str, int]) -> "Manifest":
         """The same pages as the version that follows."""
-        return replace(self, version=self.version + 1, created=now(), txns=txns)
+        following = replace(self, version=self.version + 1, created=now(), marks={**self.marks, **marks})
+        if isinstance(txn, tuple):
+            return replace(following, numbered={**self.numbered, txn[0]: txn[1]})
+        return replace(following, txns=(*self.txns, txn)[-TXNS_KEPT:]) if txn is not None else following
 
     def with_pages(
         self,
@@ -103,6 +122,8 @@ class Manifest:
             "index": _index_to_json(self.index),
             "filter": _index_to_json(self.filter) if self.filter else None,
             "txns": list(self.txns),
+            "numbered": dict(self.numbered),
+            "marks": dict(self.marks),
         }
         # A line for each entry; json's own indentation is slow, and a list of files can be long.
         lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in saved.items())
@@ -142,6 +163,8 @@ class Manifest:
             index=_index_from_json(saved["index"]),
             filter=_index_from_json(saved["filter"]) if saved["filter"] else None,
             txns=tuple(saved["txns"]),
+            numbered=saved.get("numbered", {}),
+            marks=saved.get("marks", {}),
         )
 
 

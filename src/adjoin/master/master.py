@@ -2,21 +2,22 @@
 
 import os
 import weakref
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from adjoin.errors import ConflictError, OptionError
-from adjoin.master.apply import Base, apply, refuse_stale
-from adjoin.master.build import BuildOptions, build
+from adjoin.errors import ConflictError
+from adjoin.master.apply import ApplyOptions, Base, refuse_stale
+from adjoin.master.build import BuildOptions
 from adjoin.master.datafile import DataFile
+from adjoin.master.engines import engine_for
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KeyCodec
+from adjoin.master.manifest import Txn
 from adjoin.master.vacuum import Vacuumed, vacuum
-from adjoin.master.verify import load_filter, load_index, verify
+from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.progress import Progress
@@ -30,9 +31,11 @@ class Master:
     and filter. As long as this object lives, `vacuum` leaves its version alone.
     """
 
-    def __init__(self, home: Home, pinned: Pinned) -> None:
+    def __init__(self, home: Home, pinned: Pinned, mapped: MappedIndex | None = None) -> None:
         self._home = home
         self._manifest = pinned.manifest
+        self._lock = pinned.lock
+        self._mapped = mapped or MappedIndex(home, pinned.manifest)
         self._release = weakref.finalize(self, pinned.lock.release)
 
     @classmethod
@@ -52,17 +55,17 @@ class Master:
         """Make a master from rows and open it.
 
         Args:
-            source: A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, or a path to a Parquet
-                file or to a directory of them.
+            source: A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a path to a Parquet file or
+                to a directory of them, or a Spark DataFrame, whose rows the executors sort and write.
             key: The key column, or several. Keys may repeat.
-            path: A directory for the master; it is made if need be.
+            path: A directory for the master, made if need be. Executors must see it under the same name.
             page_bytes: The length of a page, a multiple of 4096; raised where the metadata of many columns
                 would take more than a quarter of it. A longer row gets a longer page.
             fill: How full pages are made, so that later changes find room.
             filter_bits: Bits per key of the membership filter, 0 for none. With 8, about 2 % of the keys
                 that do not exist still cost a read.
-            memory: What sorting may hold; more is spilled to `path`. The batch that the source hands out
-                comes on top.
+            memory: What sorting may hold, on Spark in each task; more is spilled to `path`. The batch that
+                the source hands out comes on top.
             null_keys: "error", or "drop" to leave out rows with a null key.
             progress: Show a bar on stderr; None shows it if that is a terminal.
 
@@ -94,7 +97,7 @@ class Master:
             null_keys=null_keys,
         )
         home = Home(path)
-        build(source, key, home, options, Progress(progress))
+        engine_for(source).build(source, key, home, options, Progress(progress))
         return cls(home, home.pin(1))
 
     @classmethod
@@ -122,6 +125,8 @@ class Master:
         Raises:
             VersionNotFoundError: It was never committed, or has been vacuumed.
         """
+        if version == self.version and self._lock.is_held:
+            return Master(self._home, Pinned(self._manifest, self._lock.twin()), self._mapped)
         return Master(self._home, self._home.pin(version))
 
     def versions(self) -> list[int]:
@@ -188,21 +193,31 @@ class Master:
         """The data files, in the order in which `index.file` counts them."""
         return self._manifest.files
 
-    @cached_property
+    @property
     def index(self) -> PageIndex:
-        """Where each page is and which keys it holds; read and verified at first use."""
-        return self.load_index()
+        """Where each page is and which keys it holds; mapped from its file and verified at first use."""
+        return self._mapped.index
 
-    @cached_property
+    @property
     def filter(self) -> KeyFilter | None:
-        """The membership filter, if the master was built with one; read and verified at first use."""
-        return self.load_filter()
+        """The membership filter, if the master was built with one; mapped and verified at first use."""
+        return self._mapped.filter
+
+    @property
+    def index_name(self) -> str:
+        """Tells how pages are counted: the same in versions that have the same pages."""
+        return self._manifest.index.name
 
     @property
     def index_file_bytes(self) -> int:
         """Bytes of the files of index and filter; in memory they take no more."""
         named = [self._manifest.index, *([self._manifest.filter] if self._manifest.filter else [])]
         return sum(os.path.getsize(os.path.join(self._home.index_dir, file.name)) for file in named)
+
+    @property
+    def marks(self) -> Mapping[str, int]:
+        """Integers that `apply` was given to keep with this version."""
+        return dict(self._manifest.marks)
 
     def load_index(self) -> PageIndex:
         """The index, read and verified anew; whoever asks owns its memory."""
@@ -212,21 +227,36 @@ class Master:
         """The filter, read and verified anew; whoever asks owns its memory."""
         return load_filter(self._home, self._manifest)
 
-    def apply(self, changes: Any, txn: str | None = None, *, memory: int | str = "256MB") -> "Master":
+    def apply(
+        self,
+        changes: Any,
+        txn: Txn | None = None,
+        *,
+        order_by: str | Sequence[str] = (),
+        marks: Mapping[str, int] | None = None,
+        memory: int | str = "256MB",
+    ) -> "Master":
         """Commit changes as the next version, and open it; this object stays on its own version.
 
         How it works: the changes are sorted by key, the pages they touch are read, changed and written
         anew; all other pages are shared by both versions. The result is as if the changes had been
-        applied one row at a time, in the order given.
+        applied one row at a time, in the order given. On Spark, executors do this for ranges of keys.
 
         Args:
-            changes: A pyarrow Table, RecordBatch or RecordBatchReader with the master's columns, in any
-                order, and a column ``_op``: "upsert" removes all rows with the key and puts this one,
-                "delete" removes all rows with the key (other columns are ignored and may be missing),
-                "insert" adds one more row with the key.
+            changes: A pyarrow Table, RecordBatch or RecordBatchReader, or a Spark DataFrame, with the
+                master's columns, in any order, and a column ``_op``: "upsert" removes all rows with the
+                key and puts this one, "delete" removes all rows with the key (other columns are ignored
+                and may be missing), "insert" adds one more row with the key.
             txn: A name for this change set. If one of the last 10,000 change sets had the same name, this
-                one is taken for a repetition and nothing happens.
-            memory: What the work may hold at once; all changes of a single key must fit.
+                one is taken for a repetition and nothing happens. Or a name and a number, such as
+                ("products", batch_id): then it is a repetition if a change set of this name had
+                this number or a greater one, however long ago.
+            order_by: The column, or several, by which changes of one key are ordered; it may be one that
+                the master lacks. A DataFrame has no order of its own: without this, two changes of one
+                key are an error unless both are inserts, and with it, so are two in the same place.
+            marks: Integers to keep under names, committed together with the changes; others stay.
+            memory: What the work may hold at once, on Spark in each task; all changes of a single key must
+                fit.
 
         Returns:
             The new version; the newest if `txn` was applied before; the same one if nothing changes.
@@ -235,6 +265,7 @@ class Master:
             ConflictError: Another writer has committed since this version; open again and retry, with a
                 new reader if the changes came from one.
             SchemaError: A column is missing, unknown or of a type that does not fit.
+            OptionError: It is not known which of several changes of one key comes last.
 
         Example:
             >>> import tempfile
@@ -246,22 +277,31 @@ class Master:
             ...     newer.version, newer.rows, master.rows
             (2, 2, 2)
 
+            In foreachBatch, a micro-batch that Spark repeats changes nothing:
+
+            >>> def write(batch, batch_id):
+            ...     products = Master.open("/warehouse/products")
+            ...     products.apply(batch, ("products", batch_id), order_by="changed_at")
+
         Cost: reads and writes the touched pages, and writes the index once.
         """
-        if txn is not None and not (isinstance(txn, str) and txn):
-            raise OptionError(f"txn={txn!r}: give a name, or None")
-        memory_bytes = parse_bytes(memory)
+        options = ApplyOptions(
+            txn=txn,
+            order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            marks=dict(marks or {}),
+            memory_bytes=parse_bytes(memory),
+        )
         with self._home.lock_writers():
             newest = Master.open(self.path)
-            if txn is not None and txn in newest._manifest.txns:
+            if newest._manifest.has_applied(txn):
                 return newest
             refuse_stale(self._home, self.version)
             base = Base(newest._manifest, newest.index, newest.filter)
             try:
-                committed = apply(self._home, base, changes, txn, memory_bytes)
+                committed = engine_for(changes).apply(self._home, base, changes, options)
             except ConflictError:
                 newest = Master.open(self.path)
-                if txn is not None and txn in newest._manifest.txns:
+                if newest._manifest.has_applied(txn):
                     return newest
                 raise
             return self.at(self.version + 1) if committed else newest
@@ -279,8 +319,9 @@ class Master:
     def vacuum(self, keep: int = 10) -> Vacuumed:
         """Remove old versions, the files that only they use, and what crashes have left behind.
 
-        Versions that are open, here or in another process, stay. While somebody writes, nothing is
-        removed; call it again later.
+        Versions that are open, here or in another process, stay, and so do those that a streaming query
+        may need to repeat its last micro-batches, until it had none for 30 days. While somebody writes,
+        nothing is removed; call it again later.
 
         Args:
             keep: How many of the newest versions stay, at least 1.

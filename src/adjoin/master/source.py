@@ -1,6 +1,5 @@
 """Whatever holds rows, as a stream of record batches in plain types and of bounded size."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,17 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from adjoin.errors import OptionError, SchemaError
+from adjoin.errors import SchemaError
 from adjoin.kernels.cutting import cut_rows
 from adjoin.master.casts import cast_column, stored_field, stored_type
 
 _ENCODED_ROWS = 16_384  # rows decoded at once, where it is not known how long they will be
-_SAMPLE_ROWS = 256
-_READ_BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -45,19 +40,13 @@ def open_source(source: Any, batch_bytes: int) -> Source:
         schema, rows, batches = source.schema, source.num_rows, iter(source.to_batches())
     elif isinstance(source, pa.RecordBatchReader):
         schema, batches = source.schema, iter(source)
-    elif isinstance(source, ds.Dataset):
-        schema = source.schema
-        plain_files = _is_plain_parquet(source)
-        batches = _parquet_batches(source, batch_bytes) if plain_files else _scan(source, batch_bytes)
-    elif isinstance(source, str | os.PathLike):
-        schema, rows, batches = _open_parquet(os.fspath(source), batch_bytes)
     else:
-        raise OptionError(
-            f"source is a {type(source).__name__}; give a pyarrow Table, RecordBatch, RecordBatchReader "
-            "or Dataset, or a path to Parquet"
-        )
+        # Whoever only joins need not wait until pyarrow has loaded its datasets, and pandas with them.
+        from adjoin.master.dataset import open_dataset  # noqa: PLC0415
+
+        schema, rows, batches = open_dataset(source, batch_bytes)
     plain = plain_schema(schema)
-    return Source(plain, rows, _bounded(batches, plain, batch_bytes))
+    return Source(plain, rows, bounded(batches, plain, batch_bytes))
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -115,71 +104,13 @@ def _decoded_bytes(column: pa.Array) -> NDArray[np.int64] | int:
     return each
 
 
-def _bounded(
+def bounded(
     batches: Iterator[pa.RecordBatch], plain: pa.Schema, limit_bytes: int
 ) -> Iterator[pa.RecordBatch]:
+    """The batches in the types of `plain`, cut where they are long."""
     for batch in batches:
         if sorted(batch.schema.names) != sorted(plain.names):
             raise SchemaError(f"a batch has the columns {batch.schema.names}, the source says {plain.names}")
         for part in portions(batch, limit_bytes):
             columns = [cast_column(field.name, part.column(field.name), field) for field in plain]
             yield from split(pa.record_batch(columns, schema=plain), limit_bytes)
-
-
-def _is_plain_parquet(dataset: ds.Dataset) -> bool:
-    """True if reading file by file gives the same rows as a scan: no filter, no options of the format."""
-    is_parquet = isinstance(dataset, ds.FileSystemDataset) and dataset.format == ds.ParquetFileFormat()
-    return is_parquet and not dataset._scan_options  # nothing public tells
-
-
-def _scan(dataset: ds.Dataset, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    rows = max(1, min(65_536, batch_bytes // 1024))
-    scanner = dataset.scanner(batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False)
-    return iter(scanner.to_batches())
-
-
-def _open_parquet(path: str, batch_bytes: int) -> tuple[pa.Schema, int, Iterator[pa.RecordBatch]]:
-    if not os.path.exists(path):
-        raise OptionError(f"source={path!r} does not exist; give a Parquet file or a directory of them")
-    try:
-        dataset = ds.dataset(path, format="parquet", partitioning="hive")
-        rows = dataset.count_rows()
-    except pa.ArrowInvalid as error:
-        raise OptionError(f"source={path!r} is not Parquet: {error}") from error
-    return dataset.schema, rows, _parquet_batches(dataset, batch_bytes)
-
-
-def _parquet_batches(dataset: ds.FileSystemDataset, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """File by file without readahead, because a dataset scan holds many row groups at once."""
-    for fragment in dataset.get_fragments():
-        constants = ds.get_partition_keys(fragment.partition_expression)
-        groups = [group.id for group in fragment.row_groups]
-        with pq.ParquetFile(
-            fragment.path,
-            filesystem=fragment.filesystem,
-            pre_buffer=False,
-            buffer_size=_READ_BUFFER_BYTES,
-        ) as file:
-            for batch in file.iter_batches(_batch_rows(file, batch_bytes), groups, use_threads=False):
-                yield _align(batch, dataset.schema, constants)
-
-
-def _batch_rows(file: pq.ParquetFile, batch_bytes: int) -> int:
-    sample = next(file.iter_batches(_SAMPLE_ROWS, use_threads=False), None)
-    if sample is None or sample.num_rows == 0:
-        return 1
-    return max(1, min(65_536, batch_bytes * int(sample.num_rows) // max(1, int(sample.nbytes))))
-
-
-def _align(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any]) -> pa.RecordBatch:
-    columns = []
-    for field in schema:
-        plain = stored_type(field.name, field.type)
-        if field.name in constants:
-            column = pa.repeat(pa.scalar(constants[field.name], plain), batch.num_rows)
-        elif field.name in batch.schema.names:
-            column = batch.column(field.name)
-        else:
-            column = pa.nulls(batch.num_rows, plain)
-        columns.append(column)
-    return pa.record_batch(columns, names=schema.names)

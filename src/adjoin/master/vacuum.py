@@ -2,11 +2,16 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from adjoin.errors import CorruptionError, OptionError
 from adjoin.master import files
+from adjoin.master.bases import BaseRecords
+from adjoin.master.queries import QueryRecords
 from adjoin.master.versions import OWN_NAME, Home
+
+_LOCKED_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,9 @@ class Vacuumed:
 
 
 def vacuum(home: Home, keep: int) -> Vacuumed:
-    """Remove all but the newest `keep` versions and those that are pinned, then unnamed files.
+    """Remove all but the newest `keep` versions and those that are in use, then unnamed files.
+
+    In use is a version that is open, and one that the record of a micro-batch or of a change set names.
 
     While a writer is at work nothing is removed: its files have no version yet, and a version
     removed under it could let it commit a number that was already taken.
@@ -39,7 +46,7 @@ def vacuum(home: Home, keep: int) -> Vacuumed:
     with lock:
         versions = home.versions()
         named = _named_files(home, versions[-keep:])
-        removed = tuple(version for version in versions[:-keep] if _remove_version(home, version))
+        removed = _remove_versions(home, versions[:-keep])
         if removed:
             # A removed manifest must not come back after a power cut once its files are gone.
             files.sync_dir(home.versions_dir)
@@ -63,14 +70,35 @@ def _named_files(home: Home, versions: Sequence[int]) -> set[str]:
     return named
 
 
-def _remove_version(home: Home, version: int) -> bool:
-    path = home.manifest_path(version)
-    pin = files.lock_file(path, exclusive=True)
-    if pin is None:
-        return False
-    with pin:
-        files.unlink(path)
-    return True
+def _remove_versions(home: Home, versions: Sequence[int]) -> tuple[int, ...]:
+    for records in (QueryRecords(home), BaseRecords(home)):
+        records.forget()
+    pinned = _recorded(home)
+    unpinned = [version for version in versions if version not in pinned]
+    removed: list[int] = []
+    for start in range(0, len(unpinned), _LOCKED_AT_ONCE):
+        removed += _remove_unpinned(home, unpinned[start : start + _LOCKED_AT_ONCE])
+    return tuple(removed)
+
+
+def _recorded(home: Home) -> set[int]:
+    return QueryRecords(home).pinned() | BaseRecords(home).pinned()
+
+
+def _remove_unpinned(home: Home, versions: Sequence[int]) -> list[int]:
+    """Whoever records a version holds it open until it is recorded: so lock first, then read the records."""
+    with ExitStack() as locks:
+        unused = []
+        for version in versions:
+            lock = files.lock_file(home.manifest_path(version), exclusive=True)
+            if lock is not None:
+                locks.enter_context(lock)
+                unused.append(version)
+        pinned = _recorded(home)
+        unused = [version for version in unused if version not in pinned]
+        for version in unused:
+            files.unlink(home.manifest_path(version))
+    return unused
 
 
 def remove_orphans(home: Home, named: set[str]) -> tuple[int, int]:

@@ -1,6 +1,9 @@
 """Reading a whole version and believing nothing."""
 
+import mmap
 import os
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +33,26 @@ def load_filter(home: Home, manifest: Manifest) -> KeyFilter | None:
     return KeyFilter.from_bytes(_read_verified(home, file), file.capacity) if file else None
 
 
+class MappedIndex:
+    """Index and filter of a version, mapped and verified once for all in this process who read them.
+
+    The memory is that of the system's file cache, so processes share it too.
+    """
+
+    def __init__(self, home: Home, manifest: Manifest) -> None:
+        self._home = home
+        self._manifest = manifest
+
+    @cached_property
+    def index(self) -> PageIndex:
+        return PageIndex.over(_map_verified(self._home, self._manifest.index))
+
+    @cached_property
+    def filter(self) -> KeyFilter | None:
+        file = self._manifest.filter
+        return KeyFilter.over(_map_verified(self._home, file), file.capacity) if file else None
+
+
 def verify(home: Home, version: int) -> None:
     """Raise CorruptionError unless everything the version names is as it was written."""
     manifest = home.read_manifest(version)
@@ -44,9 +67,29 @@ def verify(home: Home, version: int) -> None:
 def _read_verified(home: Home, file: IndexFile) -> bytearray:
     path = os.path.join(home.index_dir, file.name)
     data = files.read_file(path)
+    _verify_checksum(path, file, data)
+    return data
+
+
+def _map_verified(home: Home, file: IndexFile) -> NDArray[np.uint8]:
+    path = os.path.join(home.index_dir, file.name)
+    descriptor = files.open_to_read(path)
+    try:
+        # Copied if somebody wrote to it, which nobody does; kernels want arrays that could be written.
+        data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
+    except ValueError as error:
+        raise CorruptionError(f"{path} is empty; restore it or open an older version") from error
+    except OSError as error:
+        raise files.storage_error(path, error) from error
+    finally:
+        os.close(descriptor)
+    _verify_checksum(path, file, data)
+    return np.frombuffer(data, np.uint8)
+
+
+def _verify_checksum(path: str, file: IndexFile, data: Any) -> None:
     if checksum_of(data) != file.checksum:
         raise CorruptionError(f"{path} is damaged (checksum differs); restore it or open an older version")
-    return data
 
 
 def _verify_index(path: str, manifest: Manifest, index: PageIndex) -> None:

@@ -6,7 +6,6 @@ An open master holds a shared lock on its manifest (the pin), a writer one on `w
 
 import os
 import re
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,11 +73,16 @@ class Home:
 
     def pin(self, version: int | None = None) -> Pinned:
         """Lock and read a version, or the newest."""
+        chosen, lock = self.lock(version)
+        return Pinned(self._read_pinned(lock, chosen), lock)
+
+    def lock(self, version: int | None = None) -> tuple[int, Lock]:
+        """Keep a version, or the newest, from being vacuumed; which one that is."""
         while True:
             chosen = self.newest() if version is None else version
             lock = files.lock_file(self.manifest_path(chosen))
             if lock is not None and lock.is_linked:
-                return Pinned(self._read_pinned(lock, chosen), lock)
+                return chosen, lock
             if lock is not None:
                 lock.release()
             if version is not None:
@@ -145,10 +149,19 @@ class Home:
 
     def write_index_file(self, data: Bytes, created: list[str]) -> str:
         """Write an index or filter file under a new name, which is durable after `sync_dir`."""
-        name = f"{uuid.uuid4().hex}.arrow"
+        name = files.new_name(".arrow")
         created.append(os.path.join(self.index_dir, name))
         files.write_file(created[-1], data)
         return name
 
-    def temporary(self, suffix: str) -> str:
-        return os.path.join(self.tmp_dir, uuid.uuid4().hex + suffix)
+    def temporary(self, suffix: str, marker: str = "") -> str:
+        return os.path.join(self.tmp_dir, files.new_name(suffix, marker))
+
+    def marked(self, marker: str) -> list[str]:
+        """Files whose names begin with the marker, whichever process has made them."""
+        return [
+            os.path.join(directory, name)
+            for directory in filter(os.path.isdir, self.file_dirs)
+            for name in os.listdir(directory)
+            if name.startswith(marker)
+        ]

@@ -1,20 +1,19 @@
-"""Page memory: one mapping with a landing for pages being read, and slots for pages that stay."""
-
-import mmap
+"""Room for pages: a landing for those being read, and slots for those that stay."""
 
 import numpy as np
 
 from adjoin.kernels.pages import move_pages
 from adjoin.kernels.types import Array
+from adjoin.parts.pagememory import BLOCK_BYTES, PageMemory
 
-BLOCK_BYTES = 4096
-_HUGE_BYTES = 2 << 20
-_HUGE_FROM_BYTES = 16 << 20
-"""An arena that can grow so large uses huge pages, and grows and shrinks by whole ones."""
+__all__ = ["BLOCK_BYTES", "Arena"]
+
+_STEP_BYTES = 1 << 20
+"""Memory is reserved by so much at a time."""
 
 
 class Arena:
-    """Slots of one size for pages, mapped once.
+    """Slots of one size for pages, in one mapping.
 
     ```
     | scratch | oversize | landing ......... | slot | slot | slot | ...   not in use   |
@@ -32,6 +31,7 @@ class Arena:
         slot_bytes: Size of a slot, whole blocks.
         oversize_bytes: Size of the region for the largest page, 0 if all pages fit a slot.
         scratch_bytes: Size of the region for bytes that nobody wants.
+        memory: Where the slots lie; private memory by default.
 
     Attributes:
         grain: Slots by which the arena grows and shrinks.
@@ -41,24 +41,35 @@ class Arena:
     bookkeeping_bytes = 12
 
     def __init__(
-        self, landing: int, slots: int, slot_bytes: int, oversize_bytes: int, scratch_bytes: int
+        self,
+        landing: int,
+        slots: int,
+        slot_bytes: int,
+        oversize_bytes: int,
+        scratch_bytes: int,
+        memory: PageMemory | None = None,
     ) -> None:
+        self.memory = memory or PageMemory()
         self.landing = landing
-        self.slots = slots
         self.slot_bytes = slot_bytes
         self.scratch_bytes = scratch_bytes
         first = scratch_bytes + oversize_bytes
-        is_huge = slots * slot_bytes >= _HUGE_FROM_BYTES and _HUGE_BYTES % slot_bytes == 0
-        self.grain = _HUGE_BYTES // slot_bytes if is_huge else 1
-        self.slots -= slots % self.grain
+        grain_bytes = self.memory.grain_bytes(slots * slot_bytes)
+        self.grain = grain_bytes // slot_bytes if grain_bytes and grain_bytes % slot_bytes == 0 else 1
+        self.slots = slots - slots % self.grain
         self.oversize_slot = landing + self.slots
-        self._map(first + landing * slot_bytes, self.slots * slot_bytes, is_huge)
+        self.bytes: Array = self.memory.map(first + landing * slot_bytes, self.slots * slot_bytes)
         self.words: Array = self.bytes.view(np.int64)
         self.slot_base: Array = first + np.arange(landing + self.slots + 1, dtype=np.int64) * slot_bytes
         self.slot_base[self.oversize_slot] = scratch_bytes
         self.capacity = 0
-        self._free: Array = np.empty(self.slots, np.int32)
+        self._free: Array = self.memory.array("free", self.slots, np.int32)
         self.free_slots = 0
+
+    def resume(self, capacity: int, free_slots: int) -> None:
+        """Go on with slots as they were left in the memory."""
+        self.capacity = capacity
+        self.free_slots = free_slots
 
     @property
     def all_slots(self) -> int:
@@ -69,10 +80,19 @@ class Arena:
         return self.bytes.view({1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}[width])
 
     def take(self, count: int) -> Array:
-        """Claim free slots."""
+        """Claim free slots.
+
+        Raises:
+            ArenaError: There is no memory for them.
+        """
         assert count <= self.free_slots
+        chosen = self._free[self.free_slots - count : self.free_slots].copy()
+        if count:
+            step = max(1, _STEP_BYTES // self.slot_bytes)
+            end = -(-(int(chosen.max()) + 1 - self.landing) // step) * step
+            self.memory.reserve(self._begin_of(min(end, self.capacity)))
         self.free_slots -= count
-        return self._free[self.free_slots : self.free_slots + count].copy()
+        return chosen
 
     def free(self, slots: Array) -> None:
         """Slots that hold no page any more."""
@@ -84,7 +104,8 @@ class Arena:
         count = min(count, self.slots - self.capacity)
         count -= count % self.grain
         first = self.landing + self.capacity
-        self.free(np.arange(first, first + count, dtype=np.int32))
+        # The last is taken first: those in front are used before memory behind them is.
+        self.free(np.arange(first, first + count, dtype=np.int32)[::-1])
         self.capacity += count
 
     def shrink(self, count: int) -> tuple[Array, Array]:
@@ -104,14 +125,17 @@ class Arena:
         move_pages(self.bytes, self.slot_base, source, target, self.slot_bytes)
         is_free[target - self.landing] = False
         self.free_slots = 0
-        self.free((np.flatnonzero(is_free[: self.capacity]) + self.landing).astype(np.int32))
-        begin = self._start + int(self.slot_base[0]) + end * self.slot_bytes
-        self._mapping.madvise(mmap.MADV_DONTNEED, begin, count * self.slot_bytes)
+        self.free((np.flatnonzero(is_free[: self.capacity]) + self.landing).astype(np.int32)[::-1])
+        self.memory.give_back(self._begin_of(self.capacity), self._begin_of(self.capacity + count))
         return source, target
 
     def close(self) -> None:
-        """Give all memory back; nothing can be read from the arena afterwards but zeros."""
-        self._mapping.madvise(mmap.MADV_DONTNEED)
+        """Let go of the memory; no page can be read from the arena afterwards."""
+        self.memory.drop()
+        if self.memory.outlives:
+            self.bytes = self.bytes[:0].copy()
+            self.words = self.words[:0].copy()
+            self._free = self._free[:0].copy()
 
     def check_invariants(self) -> None:
         free = self._free[: self.free_slots]
@@ -119,13 +143,6 @@ class Arena:
         assert ((free >= self.landing) & (free < self.landing + self.capacity)).all()
         assert 0 <= self.free_slots <= self.capacity <= self.slots
 
-    def _map(self, before_bytes: int, slots_bytes: int, is_huge: bool) -> None:
-        """Map the arena so that the slots that come and go begin where a huge page does."""
-        # Private, because only private memory is given back when the system is told so.
-        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self._mapping = mmap.mmap(-1, before_bytes + slots_bytes + _HUGE_BYTES, flags=private)
-        mapped: Array = np.frombuffer(self._mapping, np.uint8)
-        self._start = -(mapped.ctypes.data + before_bytes) % _HUGE_BYTES
-        self.bytes: Array = mapped[self._start : self._start + before_bytes + slots_bytes]
-        if is_huge:
-            self._mapping.madvise(mmap.MADV_HUGEPAGE)
+    def _begin_of(self, slot: int) -> int:
+        """Where the slot so many behind the landing begins."""
+        return int(self.slot_base[0]) + (self.landing + slot) * self.slot_bytes

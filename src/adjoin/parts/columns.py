@@ -113,14 +113,21 @@ class PageColumns:
         ordinals = sorted({ordinal for column in columns for ordinal in column.all_buffers()})
         self._position = {ordinal: i for i, ordinal in enumerate(ordinals)}
         self.wanted: Array = np.array(ordinals, np.int64)
-        self.offsets: Array = np.full((len(ordinals), arena.all_slots), NO_BUFFER, np.int32)
-        self.rows: Array = np.zeros(arena.all_slots, np.int32)
+        count = len(ordinals) * arena.all_slots
+        self.offsets: Array = arena.memory.array("offsets", count, np.int32).reshape(-1, arena.all_slots)
+        self.rows: Array = arena.memory.array("rows", arena.all_slots, np.int32)
         self._views = {width: arena.view(width) for width in (1, 2, 4, 8)}
 
     @staticmethod
     def bytes_per_slot(columns: list[Column]) -> int:
         """What this bookkeeping costs for each slot."""
         return 4 + 4 * len({ordinal for column in columns for ordinal in column.all_buffers()})
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self.offsets = self.offsets[:, :0].copy()
+        self.rows = self.rows[:0].copy()
+        self._views.clear()
 
     def offset(self, ordinal: int) -> Array:
         return self.offsets[self._position[ordinal]]

@@ -5,6 +5,7 @@ Arrow's default allocator keeps what is freed for later; a budget that is real c
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +16,7 @@ _POOL = pa.system_memory_pool()
 
 def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
     """These rows of the batch."""
-    chosen = pa.array(rows)
+    chosen = _index(rows)
     columns = [pc.take(column, chosen, boundscheck=False, memory_pool=_POOL) for column in batch.columns]
     return _batch(columns, batch.schema, len(rows))
 
@@ -65,10 +66,16 @@ def _plain(type_: pa.DataType) -> pa.DataType | None:
 def can_be_taken(type_: pa.DataType) -> bool:
     """Whether Arrow can pick values of this type."""
     try:
-        pc.take(pa.nulls(1, _plain(type_) or type_), pa.array([0]))
+        pc.take(pa.nulls(1, _plain(type_) or type_), _index(np.zeros(1, np.int64)))
     except pa.ArrowNotImplementedError:
         return False
     return True
+
+
+def _index(rows: Array) -> pa.Array:
+    """Row numbers for Arrow. `pa.array` would import pandas first, which takes longer than a join."""
+    rows = np.ascontiguousarray(rows)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(rows.dtype), len(rows), [None, pa.py_buffer(rows)])
 
 
 def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:

@@ -14,6 +14,8 @@ ABSENT = -1
 _RESCALE_ABOVE = 1e12
 _LEAST_DECAY = 1e-6
 """So little that it only breaks ties."""
+_ROOM_TIMES, _ROOM_PAGES = 4, 1 << 16
+"""How many pages later versions may have before notes on pages need another place; unused room is free."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,11 @@ class PageCache:
         columns: Notes where the buffers of the pages are.
         pages: Number of pages of the master.
         decay: What remains of a utility after a join phase, from 0 to 1.
+        unit: Go on with what was left in the arena's memory, when a stream row counted so much; None
+            begins empty.
 
     Attributes:
+        unit: How much a stream row counts now; utilities fade because it grows.
         slot_of_page: Slot of every page, or ABSENT.
     """
 
@@ -47,14 +52,21 @@ class PageCache:
     bytes_per_slot = 4
     """The page of a slot."""
 
-    def __init__(self, arena: Arena, columns: PageColumns, pages: int, decay: float) -> None:
+    def __init__(
+        self, arena: Arena, columns: PageColumns, pages: int, decay: float, unit: float | None = None
+    ) -> None:
         self._arena = arena
         self._columns = columns
         self._decay = max(decay, _LEAST_DECAY)
-        self._unit = 1.0
-        self._utility: Array = np.zeros(pages, np.float32)
-        self.slot_of_page: Array = np.full(pages, ABSENT, np.int32)
-        self._page_of_slot: Array = np.full(arena.all_slots, ABSENT, np.int32)
+        self.unit = unit or 1.0
+        memory, room = arena.memory, _ROOM_TIMES * pages + _ROOM_PAGES
+        self._utility: Array = memory.array("utility", pages, np.float32, room)
+        self.slot_of_page: Array = memory.array("slot_of_page", pages, np.int32, room)
+        self._page_of_slot: Array = memory.array("page_of_slot", arena.all_slots, np.int32)
+        if unit is None:
+            self._utility.fill(0)
+            self.slot_of_page.fill(ABSENT)
+            self._page_of_slot.fill(ABSENT)
 
     def __len__(self) -> int:
         return len(self.slots())
@@ -70,14 +82,14 @@ class PageCache:
 
     def credit(self, pages: Array) -> None:
         """One more stream row wanted each of these pages (repeats count)."""
-        credit_pages(self._utility, pages, self._unit)
+        credit_pages(self._utility, pages, self.unit)
 
     def fade(self) -> None:
         """All utilities lose weight against those to come."""
-        self._unit /= self._decay
-        if self._unit > _RESCALE_ABOVE:
-            self._utility /= np.float32(self._unit)
-            self._unit = 1.0
+        self.unit /= self._decay
+        if self.unit > _RESCALE_ABOVE:
+            self._utility /= np.float32(self.unit)
+            self.unit = 1.0
 
     def put(self, pages: Array, slots: Array) -> None:
         """These slots hold these pages from now on."""
@@ -140,12 +152,22 @@ class PageCache:
         """What is cached, for a cache over another version of the master."""
         slots = self.slots()
         pages = self._page_of_slot[slots]
-        return CachedPages(pages, slots, self._utility[pages] / np.float32(self._unit))
+        return CachedPages(pages, slots, self._utility[pages] / np.float32(self.unit))
 
     def adopt(self, cached: "CachedPages") -> None:
         """Take over pages that lie in the arena already."""
         self.put(cached.pages, cached.slots)
         self._utility[cached.pages] = cached.utility
+
+    def fits(self, pages: int) -> bool:
+        """Whether there is room for notes on so many pages."""
+        return self._arena.memory.has_room("slot_of_page", pages, np.int32)
+
+    def close(self) -> None:
+        """Let go of the memory; only `len` and `pages` can be asked afterwards."""
+        self._page_of_slot = self._page_of_slot.copy()
+        self._utility = self._utility[:0].copy()
+        self.slot_of_page = self.slot_of_page[:0].copy()
 
     def check_invariants(self) -> None:
         pages = self.pages()

@@ -22,6 +22,7 @@ class SemiStreamJoin(ABC):
     def __init__(self) -> None:
         self._busy = False
         self._ended = False
+        self._failed = False
         self._rows_out = 0
         self._stream_schema: pa.Schema | None = None
 
@@ -109,6 +110,7 @@ class SemiStreamJoin(ABC):
                 self._check_open()
         except BaseException:
             self._ended = True
+            self._failed = True
             raise
         finally:
             self._busy = False

@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +18,8 @@ from adjoin.parts.arena import BLOCK_BYTES, Arena
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.columns import Column, PageColumns, columns_of
 from adjoin.parts.pagecache import ABSENT, CachedPages, PageCache
-from adjoin.semistream.split import Demand, least_bytes, split_memory
-
-_TYPICAL = 0.99
-"""Slots are made for so large a share of the pages; larger pages go through the oversize region."""
+from adjoin.parts.pagememory import PageMemory
+from adjoin.semistream.split import Demand, MemorySplit, least_bytes, split_memory
 
 
 class Residence:
@@ -34,19 +34,39 @@ class Residence:
         budget: The operator's budget; this class keeps its accounts "index", "pages" and "work".
         device: What the master lies on.
         decay: See `PageCache`.
+        memory: Where pages lie. If it outlives its users, pages that the last one left and that this
+            version has are in memory from the start.
+        shared_index: Use the master's own index, which is not this operator's to account for, in place
+            of a copy.
     """
 
     def __init__(
-        self, master: Master, names: Collection[str], budget: MemoryBudget, device: Device, decay: float
+        self,
+        master: Master,
+        names: Collection[str],
+        budget: MemoryBudget,
+        device: Device,
+        decay: float,
+        memory: PageMemory | None = None,
+        *,
+        shared_index: bool = False,
     ) -> None:
         self._budget = budget
         self._device = device
         self._decay = decay
+        self._memory = memory or PageMemory()
+        self._shared_index = shared_index
         self._names = tuple(names)
         self._columns_by_name: dict[str, Column] = {}
         self._is_frozen = False
+        self._is_closed = False
         self._load(master)
-        self._settle()
+        try:
+            self._open_pages()
+        except BaseException:
+            self._memory.abandon()
+            self.master.close()
+            raise
 
     def column(self, name: str) -> Column:
         return self._columns_by_name[name]
@@ -91,30 +111,36 @@ class Residence:
 
     def replace(self, master: Master) -> None:
         """Go on with another version: pages that both have stay in memory."""
-        growth = _index_bytes_bound(master) - self._budget.account("index")
+        growth = self._index_bytes_bound(master) - self._budget.account("index")
         has_room = self.make_room(growth)
         cached = self.cache.snapshot()
-        place = _Place(
-            self.index.first[cached.pages],
-            _renumber(self.master, master)[self.index.file[cached.pages]],
-            self.index.block[cached.pages],
-        )
+        first, checksum = self.index.first[cached.pages], self.index.checksum[cached.pages]
         counts = self.reader.counts
         self.reader.close()
         self.master.close()
         self._drop_index()
         self._load(master)
         if has_room and self._pages_fit():
-            self._carry_over(cached, place)
-            self._open_reader()
+            self._carry_over(cached, first, checksum)
         else:
             self._settle()
+        self._open_reader()
         self.reader.counts = counts
 
-    def close(self) -> None:
+    def close(self, *, is_sound: bool) -> None:
+        """Give memory and files back; where memory outlives, leave the pages if all is as it should be."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.reader.close()
+        if is_sound and self._memory.outlives:
+            self._leave()
+        self._memory.abandon()
         self.master.close()
         self.arena.close()
+        if self._memory.outlives:
+            self.columns.close()
+            self.cache.close()
 
     def check_invariants(self) -> None:
         self._budget.check_invariants()
@@ -123,119 +149,194 @@ class Residence:
 
     def _load(self, master: Master) -> None:
         self.master = master.at(master.version)  # a pin of its own, whatever the caller does with his
-        self.index: PageIndex = self.master.load_index()
-        self.filter = self.master.load_filter()
+        self.index: PageIndex = self.master.index if self._shared_index else self.master.load_index()
+        self.filter: KeyFilter | None = (
+            self.master.filter if self._shared_index else self.master.load_filter()
+        )
 
     def _drop_index(self) -> None:
         self.index = PageIndex.empty()
         self.filter = None
         self.cache = PageCache(self.arena, self.columns, 0, self._decay)
 
+    def _open_pages(self) -> None:
+        """Go on with pages that were left here, or begin with none."""
+        schema = self.master.stored_schema
+        self._columns_by_name = dict(zip(schema.names, columns_of(schema), strict=True))
+        left = self._memory.recall(self._key)
+        if left is None or not self._resume(left):
+            self._settle()
+        self._open_reader()
+
+    @property
+    def _wanted(self) -> list[Column]:
+        return [self._columns_by_name[name] for name in {*self._names, self.master.key_column}]
+
     def _settle(self) -> None:
         """Split the budget for this version and make an empty arena."""
-        self._columns_by_name = dict(
-            zip(self.master.stored_schema.names, columns_of(self.master.stored_schema), strict=True)
-        )
-        wanted = [self._columns_by_name[name] for name in {*self._names, self.master.key_column}]
-        demand = _demand(self.index, self.filter, self.master.page_bytes, wanted)
+        demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
         self.split = split_memory(self._budget.total_bytes, demand)
-        split = self.split
         self._budget.set("index", 0)
         self._budget.set("pages", 0)
-        self._budget.set("work", split.work_bytes)
-        self._budget.set("index", _index_bytes(self.index, self.filter))
-        self.arena = Arena(
-            split.landing_slots, split.slots, split.slot_bytes, split.oversize_bytes, split.scratch_bytes
-        )
-        self.columns = PageColumns(self.arena, wanted)
+        self._budget.set("work", self.split.work_bytes)
+        self._budget.set("index", self._index_bytes)
+        self._memory.empty()
+        self._make_arena()
         self.cache = PageCache(self.arena, self.columns, len(self.index), self._decay)
         self._account_pages()
-        self._open_reader()
+
+    def _make_arena(self) -> None:
+        split = self.split
+        self.arena = Arena(
+            split.landing_slots,
+            split.slots,
+            split.slot_bytes,
+            split.oversize_bytes,
+            split.scratch_bytes,
+            self._memory,
+        )
+        self.columns = PageColumns(self.arena, self._wanted)
+        if self._memory.outlives:
+            self._identities()  # has its room from the start, so that leaving cannot fail for want of it
 
     def _open_reader(self) -> None:
         self.reader = PageReader(self.master, self.index, self.arena, self.columns, self._device)
 
     def _account_pages(self) -> None:
         slots_bytes = (self.split.landing_slots + self.arena.capacity + 1) * self.split.slot_cost
-        self._budget.set("pages", slots_bytes + self.split.oversize_bytes + self.split.scratch_bytes)
+        fixed_bytes = self._memory.fixed_bytes + self.split.oversize_bytes + self.split.scratch_bytes
+        self._budget.set("pages", slots_bytes + fixed_bytes)
 
     def _pages_fit(self) -> bool:
-        return _largest_page_bytes(self.index) <= max(self.split.slot_bytes, self.split.oversize_bytes)
+        return self.index.largest_blocks * BLOCK_BYTES <= max(
+            self.split.slot_bytes, self.split.oversize_bytes
+        ) and self.cache.fits(len(self.index))
 
-    def _carry_over(self, cached: CachedPages, place: "_Place") -> None:
-        self._budget.set("index", _index_bytes(self.index, self.filter))
-        pages = _find(self.index, place)
+    def _carry_over(self, cached: CachedPages, first: Array, checksum: Array) -> None:
+        """Keep the cached pages that the index has too; they had these first keys and checksums."""
+        self._budget.set("index", self._index_bytes)
+        pages = _find(self.index, first, checksum)
         here = pages != ABSENT
         self.cache = PageCache(self.arena, self.columns, len(self.index), self._decay)
         self.cache.adopt(CachedPages(pages[here], cached.slots[here], cached.utility[here]))
         self.arena.free(cached.slots[~here])
 
+    # Pages that stay when the operator goes.
 
-@dataclass(frozen=True)
-class _Place:
-    """Where pages lie, which is the same in every version; files as the new version counts them."""
+    @property
+    def _key(self) -> str:
+        """The same for operators that can use each other's pages."""
+        master = self.master
+        facts = (
+            self._budget.total_bytes,
+            self._decay,
+            self._shared_index,
+            sorted({*self._names, master.key_column}),
+            master.page_bytes,
+        )
+        return blake2b(repr(facts).encode() + master.stored_schema.serialize(), digest_size=16).hexdigest()
 
-    first: Array
-    file: Array
-    block: Array
+    def _resume(self, left: dict[str, Any]) -> bool:
+        """Go on with the pages that the last user left; False if that cannot be done with this version."""
+        self.split = MemorySplit(**left["split"])
+        self._budget.set("work", self.split.work_bytes)
+        self._budget.set("index", left["index_bytes"])
+        self._make_arena()
+        self.arena.resume(left["capacity"], left["free_slots"])
+        self.cache = PageCache(self.arena, self.columns, left["pages"], self._decay, left["unit"])
+        self._account_pages()
+        if left["index"] == self.master.index_name:
+            return True
+        if not self._pages_fit() or not self.make_room(self._index_bytes - left["index_bytes"]):
+            return False
+        cached = self.cache.snapshot()
+        first, checksum = self._identities()
+        self._carry_over(cached, first[cached.slots], checksum[cached.slots])
+        return True
+
+    def _leave(self) -> None:
+        first, checksum = self._identities()
+        slots = self.cache.slots()
+        pages = self.cache.pages()
+        first[slots] = self.index.first[pages]
+        checksum[slots] = self.index.checksum[pages]
+        self._memory.leave(
+            {
+                "split": asdict(self.split),
+                "index": self.master.index_name,
+                "index_bytes": self._index_bytes,
+                "pages": len(self.index),
+                "capacity": self.arena.capacity,
+                "free_slots": self.arena.free_slots,
+                "unit": self.cache.unit,
+            }
+        )
+
+    def _identities(self) -> tuple[Array, Array]:
+        """First key and checksum of the page in each slot, whichever number a version gives it."""
+        slots = self.arena.all_slots
+        return self._memory.array("first", slots, np.int64), self._memory.array("checksum", slots, np.uint64)
+
+    # Sizes.
+
+    @property
+    def _index_bytes(self) -> int:
+        return _index_bytes(self.index, self.filter, is_shared=self._shared_index)
+
+    def _index_bytes_bound(self, master: Master) -> int:
+        """At most so much memory will index, filter and counters of a version take."""
+        counters_bytes = master.pages * PageCache.bytes_per_page
+        return counters_bytes if self._shared_index else master.index_file_bytes + counters_bytes
 
 
-def _renumber(old: Master, new: Master) -> Array:
-    """For every file of the old version its number in the new one, or ABSENT."""
-    numbers = {file.name: number for number, file in enumerate(new.files)}
-    return np.array([numbers.get(file.name, ABSENT) for file in old.files], np.int32)
+def _find(index: PageIndex, first: Array, checksum: Array) -> Array:
+    """Numbers of the pages with these first keys and checksums, ABSENT for those the index does not have.
 
-
-def _find(index: PageIndex, place: _Place) -> Array:
-    """Numbers of the pages at these places, ABSENT for those the index does not have.
-
-    Several pages can begin with the same key, so the search goes on from page to page while they do.
+    Several pages can begin with the same key, so the search goes on from page to page while they do. Of
+    pages that are alike in every byte, each is found once.
     """
-    found = np.full(len(place.first), ABSENT, np.int32)
-    candidate = np.searchsorted(index.first, place.first)
+    found = np.full(len(first), ABSENT, np.int32)
+    candidate = np.searchsorted(index.first, first)
     sought = np.flatnonzero(candidate < len(index))
     while len(sought):
         page = candidate[sought]
-        same_key = index.first[page] == place.first[sought]
-        same_place = (index.file[page] == place.file[sought]) & (index.block[page] == place.block[sought])
-        hit = same_key & same_place
+        same_key = index.first[page] == first[sought]
+        hit = np.flatnonzero(same_key & (index.checksum[page] == checksum[sought]))
+        _, once = np.unique(page[hit], return_index=True)
+        hit = hit[once]
         found[sought[hit]] = page[hit]
-        sought = sought[same_key & ~hit]
+        same_key[hit] = False
+        sought = sought[same_key]
         candidate[sought] += 1
         sought = sought[candidate[sought] < len(index)]
     return found
 
 
-def least_memory(master: Master) -> int:
+def least_memory(master: Master, *, shared_index: bool = False, pages: type[PageMemory] = PageMemory) -> int:
     """The least budget that works for an operator that needs all columns of the master."""
-    index, filter_ = master.load_index(), master.load_filter()
-    return least_bytes(_demand(index, filter_, master.page_bytes, columns_of(master.stored_schema)))
+    index_bytes = _index_bytes(master.index, master.filter, is_shared=shared_index)
+    columns = columns_of(master.stored_schema)
+    return least_bytes(_demand(master.index, index_bytes, master.page_bytes, columns, pages))
 
 
-def _demand(index: PageIndex, filter_: KeyFilter | None, page_bytes: int, columns: list[Column]) -> Demand:
+def _demand(
+    index: PageIndex,
+    index_bytes: int,
+    page_bytes: int,
+    columns: list[Column],
+    memory: PageMemory | type[PageMemory],
+) -> Demand:
+    notes_bytes = PageColumns.bytes_per_slot(columns) + PageCache.bytes_per_slot + memory.bytes_per_slot
     return Demand(
-        index_bytes=_index_bytes(index, filter_),
-        slot_bytes=_slot_bytes(index, page_bytes),
-        largest_page_bytes=_largest_page_bytes(index),
-        bookkeeping_bytes=PageColumns.bytes_per_slot(columns) + PageCache.bytes_per_slot,
+        index_bytes=index_bytes,
+        slot_bytes=index.typical_blocks * BLOCK_BYTES or page_bytes,
+        largest_page_bytes=index.largest_blocks * BLOCK_BYTES,
+        bookkeeping_bytes=notes_bytes,
+        memory_bytes=memory.fixed_bytes,
     )
 
 
-def _index_bytes_bound(master: Master) -> int:
-    """At most so much memory will index, filter and counters of a version take."""
-    return master.index_file_bytes + master.pages * PageCache.bytes_per_page
-
-
-def _index_bytes(index: PageIndex, filter_: KeyFilter | None) -> int:
-    return index.nbytes + (filter_.nbytes if filter_ else 0) + len(index) * PageCache.bytes_per_page
-
-
-def _slot_bytes(index: PageIndex, page_bytes: int) -> int:
-    """A slot that holds nearly every page."""
-    if len(index) == 0:
-        return page_bytes
-    return int(np.quantile(index.blocks, _TYPICAL, method="higher")) * BLOCK_BYTES
-
-
-def _largest_page_bytes(index: PageIndex) -> int:
-    return int(index.blocks.max(initial=1)) * BLOCK_BYTES
+def _index_bytes(index: PageIndex, filter_: KeyFilter | None, *, is_shared: bool) -> int:
+    """Index and filter, unless somebody else accounts for them, and the counters of pages."""
+    own_bytes = 0 if is_shared else index.nbytes + (filter_.nbytes if filter_ else 0)
+    return own_bytes + len(index) * PageCache.bytes_per_page

@@ -64,12 +64,14 @@ class Demand:
         slot_bytes: A slot that holds nearly every page.
         largest_page_bytes: The largest page.
         bookkeeping_bytes: What a slot costs beside its bytes and the arena's own notes.
+        memory_bytes: What the page memory costs beside pages and notes.
     """
 
     index_bytes: int
     slot_bytes: int
     largest_page_bytes: int
     bookkeeping_bytes: int
+    memory_bytes: int
 
     @property
     def slot_cost(self) -> int:
@@ -81,7 +83,7 @@ class Demand:
 
     @property
     def fixed_bytes(self) -> int:
-        return self.index_bytes + self.oversize_bytes + _SCRATCH_BYTES + self.slot_cost
+        return self.index_bytes + self.memory_bytes + self.oversize_bytes + _SCRATCH_BYTES + self.slot_cost
 
     @property
     def least_work_bytes(self) -> int:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.kernels.hashing import combine_hashes, hash_bytes, hash_ranges, hash_slices, hash_words
+from adjoin.kernels.hashing import chain_slices, chain_words, hash_bytes, hash_ranges
 
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3, _P4, _P5 = (
@@ -23,11 +23,11 @@ def _round(lane: int, word: int) -> int:
     return _rotate((lane + word * _P2) & _MASK, 31) * _P1 & _MASK
 
 
-def xxh64(data: bytes) -> int:
+def xxh64(data: bytes, seed: int = 0) -> int:
     """The specification in plain Python."""
     at, end = 0, len(data)
     if end >= 32:
-        lanes = [(_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK]
+        lanes = [(seed + start) & _MASK for start in (_P1 + _P2, _P2, 0, -_P1)]
         while at + 32 <= end:
             for lane in range(4):
                 word = int.from_bytes(data[at + 8 * lane : at + 8 * lane + 8], "little")
@@ -37,7 +37,7 @@ def xxh64(data: bytes) -> int:
         for lane in lanes:
             total = ((total ^ _round(0, lane)) * _P1 + _P4) & _MASK
     else:
-        total = _P5
+        total = (seed + _P5) & _MASK
     total = (total + end) & _MASK
     while at + 8 <= end:
         total ^= _round(0, int.from_bytes(data[at : at + 8], "little"))
@@ -69,28 +69,30 @@ def test_any_bytes_at_any_place(text: bytes, start: int) -> None:
     assert int(hash_bytes(data, start, start + len(text))) == xxh64(text)
 
 
-@given(st.lists(st.binary(max_size=40)))
-def test_columns_hash_as_their_values(values: list[bytes]) -> None:
+@given(st.lists(st.binary(max_size=80)), st.integers(0, _MASK))
+def test_columns_hash_as_their_values(values: list[bytes], seed: int) -> None:
     data = np.frombuffer(bytearray(b"".join(values)) + b"\0", np.uint8)
     offsets = np.cumsum([0, *map(len, values)])
-    expected = [xxh64(value) for value in values]
     for dtype in (np.int32, np.int64):
-        assert hash_slices(data, offsets.astype(dtype)).tolist() == expected
-    assert hash_ranges(data, offsets[:-1], offsets[1:]).tolist() == expected
+        hashes = np.full(len(values), seed, np.uint64)
+        chain_slices(hashes, data, offsets.astype(dtype))
+        assert hashes.tolist() == [xxh64(value, seed) for value in values]
+    assert hash_ranges(data, offsets[:-1], offsets[1:]).tolist() == [xxh64(value) for value in values]
 
 
-@given(st.lists(st.integers(0, _MASK)))
-def test_words_hash_as_their_eight_bytes(values: list[int]) -> None:
-    assert hash_words(np.array(values, np.uint64)).tolist() == [
-        xxh64(value.to_bytes(8, "little")) for value in values
-    ]
+@given(st.lists(st.integers(0, _MASK)), st.integers(0, _MASK))
+def test_words_hash_as_their_eight_bytes(values: list[int], seed: int) -> None:
+    hashes = np.full(len(values), seed, np.uint64)
+    chain_words(hashes, np.array(values, np.uint64))
+    assert hashes.tolist() == [xxh64(value.to_bytes(8, "little"), seed) for value in values]
 
 
-def test_combination_depends_on_the_order_of_columns() -> None:
+def test_a_chain_depends_on_the_order_of_columns() -> None:
     left, right = np.array([1, 2, 5], np.uint64), np.array([2, 1, 5], np.uint64)
-    one, other = left.copy(), right.copy()
-    combine_hashes(one, right)
-    combine_hashes(other, left)
-    assert one[0] != other[0]
-    assert one[0] == other[1]
+    one, other = np.zeros(3, np.uint64), np.zeros(3, np.uint64)
+    for column in (left, right):
+        chain_words(one, column)
+    for column in (right, left):
+        chain_words(other, column)
+    assert one[0] == other[1] != other[0]
     assert one[2] == other[2]

@@ -220,13 +220,13 @@ def test_an_empty_change_set_with_a_transaction_is_recorded(tmp_path: Path) -> N
 
 
 def test_only_so_many_transactions_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adjoin.master.apply.TXNS_KEPT", 2)
+    assert manifest_module.TXNS_KEPT == 10_000
+    monkeypatch.setattr(manifest_module, "TXNS_KEPT", 2)
     master = _simple(tmp_path / "m", rows=5)
     for name in "abc":
         master = master.apply(changes([("insert", 1, name)], pa.int64()), txn=name)
     assert master.apply(changes([("insert", 1, "c")], pa.int64()), txn="c").version == 4
     assert master.apply(changes([("insert", 1, "a")], pa.int64()), txn="a").version == 5
-    assert manifest_module.TXNS_KEPT == 10_000
 
 
 def test_old_versions_stay_readable(tmp_path: Path) -> None:

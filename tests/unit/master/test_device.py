@@ -117,6 +117,43 @@ def test_the_cost_is_measured_once_per_file_system_and_remembered(tmp_path, monk
     again.close()
 
 
+@pytest.mark.parametrize("home", [None, "/proc/nowhere", "not/absolute"])
+def test_without_a_home_that_can_be_written_the_cost_is_measured_once_all_the_same(
+    tmp_path, monkeypatch, home
+):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if home is None:
+        monkeypatch.delenv("HOME", raising=False)
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # a user that the system does not know
+    else:
+        monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(device, "_SMALLEST_SAMPLE_BYTES", 1 << 20)
+    file = tmp_path / "sample"
+    file.write_bytes(os.urandom(4 << 20))
+    disk, again = Disk(), Disk()
+    cost = disk.cost([str(file)])
+    monkeypatch.setattr(device, "measure_cost", None)
+    assert again.cost([str(file)]) == cost
+    disk.close()
+    again.close()
+
+
+@pytest.mark.parametrize("notes", ["", "[]", "{}}", '{"NAME": 1}', '{"NAME": [0, -1]}', '{"NAME": [NaN, 1]}'])
+def test_notes_that_make_no_sense_are_not_believed(tmp_path, monkeypatch, notes):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(device, "_SMALLEST_SAMPLE_BYTES", 1 << 20)
+    file = tmp_path / "sample"
+    file.write_bytes(os.urandom(4 << 20))
+    disk = Disk()
+    name = f"{os.statvfs(file).f_fsid:x}/{disk.name}"
+    (tmp_path / "adjoin").mkdir()
+    (tmp_path / "adjoin" / "devices.json").write_text(notes.replace("NAME", name))
+    assert disk.cost([str(file)]).is_possible
+    disk.close()
+
+
 def test_little_data_is_not_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(device, "measure_cost", None)
     file = tmp_path / "sample"

@@ -13,6 +13,7 @@ from adjoin.parts.arrivals import arrivals
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, Pause, SystemClock
 from adjoin.parts.copying import compact, plain_columns
+from adjoin.parts.pagememory import PageFile, PageMemory
 from adjoin.parts.streambuffer import Arrivals, InputBuffer
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.predicate import Distance
@@ -67,6 +68,11 @@ class SSIJ(SemiStreamJoin):
         decay: What remains of a page's utility after a join phase; 0 clears it, as in the paper.
         device: What the master lies on; the file system by default.
         clock: Tells the time; the system's by default.
+        pages: Where cached pages lie: by default in memory of this operator alone. In a `PageFile` the
+            next operator with the same options finds them again, in another process and at another
+            version too.
+        shared_index: Use the index of `master`, mapped from its file and shared by all who do so, which
+            then is not part of `memory`.
 
     Example:
         >>> import adjoin, pyarrow as pa, tempfile
@@ -131,6 +137,8 @@ class SSIJ(SemiStreamJoin):
         decay: float = 0.9,
         device: Device | None = None,
         clock: Clock | None = None,
+        pages: PageMemory | None = None,
+        shared_index: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(master, Master):
@@ -138,18 +146,23 @@ class SSIJ(SemiStreamJoin):
         self._options = Options(input_rows, stream_rows, max_scan, decay, Deadline(deadline))
         self._spec = make_spec(master, on, how, columns, within, between, suffix)
         self._budget = MemoryBudget(parse_bytes(memory))
+        _check_room(pages, self._budget.total_bytes)
         self._clock = clock or SystemClock()
         self._owns_device = device is None
         self._device: Device = Disk() if device is None else device
         names = {*self._spec.columns, *self._spec.verified}
-        self._pages = Residence(master, names, self._budget, self._device, decay)
+        self._pages = Residence(
+            master, names, self._budget, self._device, decay, pages, shared_index=shared_index
+        )
         self._phases = Phases(self._spec, self._pages, self._budget, self._clock, max_scan)
         self._input = InputBuffer()
 
     @classmethod
-    def least_memory(cls, master: Master) -> int:
+    def least_memory(
+        cls, master: Master, *, pages: type[PageMemory] = PageMemory, shared_index: bool = False
+    ) -> int:
         """The least budget with which a join with this master works, whatever its columns."""
-        return least_memory(master)
+        return least_memory(master, pages=pages, shared_index=shared_index)
 
     def schema_of(self, stream: pa.Schema) -> pa.Schema:
         """The schema of the results for a stream with this schema."""
@@ -196,9 +209,13 @@ class SSIJ(SemiStreamJoin):
         yield from self.finish()
 
     def close(self) -> None:
-        """Give files, threads and memory back."""
+        """Give files, threads and memory back.
+
+        Pages in a `PageFile` are left for the next operator, unless this one failed or results of its last
+        call were not consumed to the end.
+        """
         self._ended = True
-        self._pages.close()
+        self._pages.close(is_sound=not self._failed and not self._busy)
         if self._owns_device:
             self._device.close()
 
@@ -352,6 +369,14 @@ class SSIJ(SemiStreamJoin):
     def _patience_seconds(self) -> float | None:
         seconds = self._seconds_to_act()
         return None if seconds == np.inf else max(0.0, seconds)
+
+
+def _check_room(pages: PageMemory | None, memory_bytes: int) -> None:
+    if isinstance(pages, PageFile) and pages.most_bytes < memory_bytes:
+        raise OptionError(
+            f"pages={pages.path} may occupy {pages.most_bytes} bytes, less than memory={memory_bytes}; "
+            "give the file as much"
+        )
 
 
 def _buffer_bytes(stream_bytes: int, rows: int) -> int:

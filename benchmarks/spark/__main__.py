@@ -1,0 +1,111 @@
+"""`python -m benchmarks.spark`: make the data that is missing, measure, write the table."""
+
+import argparse
+import contextlib
+import fcntl
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.spark import report, results
+from benchmarks.spark.cases import ALL, SETTINGS, full_cases, smoke_cases
+from benchmarks.spark.datasets import default_folder
+from benchmarks.spark.runner import Plan, Preparation, Result, run
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
+    parser.add_argument(
+        "--smoke", action="store_true", help="every contender on next to nothing; the docs are not written"
+    )
+    parser.add_argument(
+        "--only", choices=SETTINGS, action="append", help="measure this setting alone (may be repeated)"
+    )
+    parser.add_argument(
+        "--skip", choices=SETTINGS, action="append", help="leave this setting out (may be repeated)"
+    )
+    parser.add_argument("--contenders", default="", help=f"some of {','.join(ALL)}; the docs are not written")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=default_folder(),
+        help="where data sets are kept, 12 GB, with the setting growth 40 GB; default: $ADJOIN_BENCH_DATA, "
+        "or a folder in the user's cache (%(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=0, help="default: 3, or 1 with --smoke")
+    arguments = parser.parse_args()
+    arguments.contenders = tuple(name for name in arguments.contenders.split(",") if name)
+    unknown = set(arguments.contenders) - set(ALL)
+    if unknown:
+        parser.error(f"unknown contenders {sorted(unknown)}, there are {', '.join(ALL)}")
+    return arguments
+
+
+def _show(result: Result) -> None:
+    where = f"{result['setting']:7} {result['case']:18} {result['contender']:22}"
+    if result["failure"]:
+        print(f"{where} failed: {result['failure']}", flush=True)
+        return
+    even = f"  slowest/median {result['slowest_to_median']:.2f}" if "slowest_to_median" in result else ""
+    print(
+        f"{where} addBatch {result['add_batch_seconds']:7.3f} s  trigger {result['trigger_seconds']:7.3f} s"
+        f"  {result['batches']:>3} batches after {result['warm_batches']}{even}",
+        flush=True,
+    )
+
+
+@contextlib.contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    """Two runs at once would share disk and cores, and neither would measure anything."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(
+                f"another run uses {data}; wait for its end or give --data another folder"
+            ) from None
+        yield
+
+
+def _measure(plan: Plan, settings: set[str], smoke: bool, repeat: int) -> Iterator[list[Result]]:
+    """The rows of each setting when it is done; all at once in the smoke test, which is one application."""
+    origin = results.describe_run()
+    cases = [
+        Preparation(plan, case)
+        for case in (smoke_cases() if smoke else full_cases())
+        if case.setting in settings
+    ]
+    groups = [[each for each in cases if each.case.setting == name] for name in SETTINGS]
+    for group in [cases] if smoke else groups:
+        rows = []
+        # all take turns, so that a slow minute of the machine does not hit one of them alone
+        for repetition in range(1, repeat + 1):
+            for result in run(group, together=smoke):
+                rows.append({**origin, "repetition": repetition, **result})
+                _show(result)
+        yield rows
+
+
+def main() -> None:
+    """Run the chosen settings and write the results."""
+    arguments = _arguments()
+    settings = set(arguments.only or SETTINGS) - set(arguments.skip or ())
+    data = arguments.data.resolve()
+    plan = Plan(data, arguments.seed, arguments.contenders)
+    folder = _REPOSITORY / "docs" / "benchmarks"
+    if arguments.smoke or arguments.contenders:
+        folder = data / ("smoke" if arguments.smoke else "partial")
+    repeat = arguments.repeat or (1 if arguments.smoke else 3)
+    with _alone(data):
+        for rows in _measure(plan, settings, arguments.smoke, repeat):
+            results.replace_settings(folder / "spark.csv", {str(row["setting"]) for row in rows}, rows)
+            report.write(folder / "spark.csv", folder / "spark.md")
+    print(f"results: {folder / 'spark.md'}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The ways to join a stream with the master, one class each."""

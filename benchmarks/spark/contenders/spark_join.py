@@ -1,0 +1,85 @@
+"""Spark's own stream-static join: the master is scanned in every micro-batch."""
+
+from typing import ClassVar
+
+from pyspark.sql import DataFrame, functions
+from pyspark.storagelevel import StorageLevel
+
+from benchmarks.spark.contenders.contender import Contender, PlanRule, Setup
+from benchmarks.spark.session import CORES
+
+_STORAGE = StorageLevel.MEMORY_AND_DISK_DESER
+_MERGE_PARTITIONS = 16
+
+
+class SparkBroadcast(Contender):
+    """The micro-batch is sent to all tasks, and each of them streams its part of the master past it."""
+
+    name: ClassVar[str] = "spark broadcast stream"
+    store: ClassVar[str] = "parquet"
+    settings: ClassVar[str] = (
+        "`broadcast(stream).join(master, 'key')`, master read from Parquet: sorted, not compressed, in the "
+        "page cache of the system"
+    )
+    plan: ClassVar[PlanRule] = PlanRule(
+        has=("BroadcastHashJoin", "BuildLeft"), lacks=("SortMergeJoin", "InMemoryTableScan")
+    )
+
+    def join(self, stream: DataFrame) -> DataFrame:
+        """Join with a hint on the stream."""
+        return functions.broadcast(stream).join(self._master(), "key")
+
+    def _master(self) -> DataFrame:
+        return self.setup.spark.read.parquet(str(self.setup.master))
+
+
+class SparkMerge(SparkBroadcast):
+    """Both sides are shuffled and sorted, the master too."""
+
+    name: ClassVar[str] = "spark sort-merge"
+    settings: ClassVar[str] = (
+        f"`stream.hint('merge').join(master, 'key')`, {_MERGE_PARTITIONS} shuffle partitions"
+    )
+    plan: ClassVar[PlanRule] = PlanRule(has=("SortMergeJoin",), lacks=("BroadcastHashJoin",))
+
+    def join(self, stream: DataFrame) -> DataFrame:
+        """Join with a hint for the plan."""
+        self.setup.spark.conf.set("spark.sql.shuffle.partitions", _MERGE_PARTITIONS)
+        return stream.hint("merge").join(self._master(), "key")
+
+    def close(self) -> None:
+        """Give the session back as it was."""
+        self.setup.spark.conf.set("spark.sql.shuffle.partitions", CORES)
+
+
+class SparkCached(SparkBroadcast):
+    """The master is in Spark's memory; it is still scanned in every micro-batch, and never seen updated."""
+
+    name: ClassVar[str] = "spark cached master"
+    settings: ClassVar[str] = (
+        "`broadcast(stream).join(master.persist(), 'key')`, storage level MEMORY_AND_DISK_DESER (default), "
+        "heap of 8 GB, filled before the stream starts; its memory is in the table"
+    )
+    plan: ClassVar[PlanRule] = PlanRule(has=("BroadcastHashJoin", "BuildLeft", "InMemoryTableScan"))
+    driver_memory: ClassVar[str] = "8g"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._cached = self._master().persist(_STORAGE)
+        self._cached.count()
+
+    def join(self, stream: DataFrame) -> DataFrame:
+        """Join with what is persisted."""
+        return functions.broadcast(stream).join(self._cached, "key")
+
+    def held_bytes(self) -> int | None:
+        """What Spark says that its storage holds."""
+        kept = self.setup.spark.sparkContext._jsc.sc().getRDDStorageInfo()
+        spilled = sum(each.diskSize() for each in kept)
+        if spilled:
+            raise AssertionError(f"{spilled} bytes of the cached master are on disk; give more driver memory")
+        return sum(each.memSize() for each in kept)
+
+    def close(self) -> None:
+        """Free the storage."""
+        self._cached.unpersist(blocking=True)

@@ -1,0 +1,70 @@
+"""`apply_changes`: a master that follows a change stream."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame
+
+from adjoin.errors import ConflictError, OptionError
+from adjoin.master.changing import ATTEMPTS, checked_txn, taking_turns
+from adjoin.master.master import Master
+from adjoin.master.versions import Home
+
+
+def apply_changes(
+    master: Master | str | os.PathLike[str],
+    name: str,
+    *,
+    order_by: str | Sequence[str] = (),
+    memory: int | str = "256MB",
+) -> Callable[[DataFrame, int], None]:
+    """Make a body for `foreachBatch` that applies a change stream to a master, exactly once.
+
+    How it works: every micro-batch becomes a version of the master, which says in the same commit which
+    micro-batch it was; one that is repeated is found there and does nothing. If another writer was
+    faster, the changes are applied to what he has left.
+
+    Args:
+        master: The master, or the path of one.
+        name: A name for this stream of changes; a new checkpoint, whose micro-batches are counted from 0
+            again, needs a new name.
+        order_by: Columns that say in which order changes of one key were made, see `Master.apply`.
+        memory: What the work may hold at once, see `Master.apply`.
+
+    Returns:
+        A function of a batch DataFrame and its number. Its rows have a column `_op` and the master's
+        columns, see `Master.apply`. An upsert replaces the whole row: if the master holds surrogates,
+        give the changes theirs first, as in the example.
+
+    Raises:
+        OptionError: The name is empty.
+
+    Example:
+        >>> body = apply_changes("/warehouse/prices", "prices of the web shop")
+        >>> # changes.writeStream.foreachBatch(body).option("checkpointLocation", ...).start()
+        >>> def load(batch, batch_id):
+        ...     products = {"on": "product_id", "key": "product_key", "keep_natural": True}
+        ...     batch = adjoin.etl.surrogate_keys(batch, "/warehouse/products", **products)
+        ...     apply_changes("/warehouse/products", "product feed")(batch, batch_id)
+
+    Cost: that of `Master.apply` for each micro-batch. Old versions stay until `Master.vacuum`.
+    """
+    path = master.path if isinstance(master, Master) else os.fspath(master)
+    if not (isinstance(name, str) and name):
+        raise OptionError(f"name={name!r}: give the change stream a name")
+
+    def apply_batch(changes: DataFrame, batch_id: int) -> None:
+        txn = checked_txn((name, batch_id))
+        with taking_turns(Home(path)):
+            for _ in range(ATTEMPTS):
+                try:
+                    Master.open(path).apply(changes, txn=txn, order_by=order_by, memory=memory)
+                except ConflictError:
+                    continue
+                return
+        raise ConflictError(
+            f"{ATTEMPTS} times another writer of {path} was faster than change set {txn}; "
+            "run it again when fewer write"
+        )
+
+    return apply_batch

@@ -1,0 +1,71 @@
+"""One row of each key, the same one whenever and wherever it is chosen."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField
+
+from adjoin.errors import OptionError, SchemaError
+from adjoin.master.master import Master
+from adjoin.semistream.spec import On, make_spec
+from adjoin.spark.routing import column, is_hashable
+
+Order = str | Column | Sequence[str | Column]
+_PLACE = "_adjoin_place"
+
+
+def one_per_key(df: DataFrame, keys: Sequence[str], order: Sequence[Column] = ()) -> DataFrame:
+    """The first row of each key in this order; ties go to the smallest row, nulls being the greatest.
+
+    Rows with a null in the key all stay: nobody knows whether they are the same.
+    """
+    row = [comparable(field) for field in df.schema]
+    known = has_key(keys)
+    # Rows without a key are spread, else they would all be sorted by one task.
+    apart = F.when(~known, F.xxhash64(*row))
+    window = Window.partitionBy(*[comparable(df.schema[name]) for name in keys], apart)
+    place = F.row_number().over(window.orderBy(*order, *[value.asc_nulls_last() for value in row]))
+    return df.withColumn(_PLACE, place).where((F.col(_PLACE) == 1) | ~known).drop(_PLACE)
+
+
+def key_columns(df: DataFrame, master: Master, on: On) -> tuple[str, ...]:
+    """Columns of the DataFrame with the master's key, in the master's order."""
+    keys = make_spec(master, on, "anti", None, None, None, "_master").predicate.columns
+    require_columns(df, keys, "on")
+    return keys
+
+
+def has_key(keys: Sequence[str]) -> Column:
+    """True for rows without a null in the key."""
+    known = F.lit(True)
+    for name in keys:
+        known &= column(name).isNotNull()
+    return known
+
+
+def comparable(field: StructField) -> Column:
+    """Values of a column, equal to Spark exactly where they are the same."""
+    value = column(field.name)
+    if isinstance(field.dataType, StringType) and not field.dataType.isUTF8BinaryCollation():
+        return F.collate(value, "UTF8_BINARY")
+    return value if is_hashable(field.dataType) else F.to_json(F.struct(value))
+
+
+def order_of(df: DataFrame, order_by: Order | None) -> list[Column]:
+    """The expressions to sort by; a name sorts upwards, nulls last."""
+    if order_by is None:
+        return []
+    given = [order_by] if isinstance(order_by, str | Column) else list(order_by)
+    for one in given:
+        if not isinstance(one, str | Column):
+            raise OptionError(f"order_by={one!r}: give names of columns, or columns")
+    require_columns(df, [one for one in given if isinstance(one, str)], "order_by")
+    return [column(one).asc_nulls_last() if isinstance(one, str) else one for one in given]
+
+
+def require_columns(df: DataFrame, names: Sequence[str], option: str) -> None:
+    """Raise a SchemaError unless the DataFrame has all these columns."""
+    missing = [name for name in names if name not in df.columns]
+    if missing:
+        raise SchemaError(f"{option}={missing[0]!r} is not a column of the DataFrame, which has {df.columns}")

@@ -1,0 +1,49 @@
+"""The micro-batch in which a transformation writes to a master."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from adjoin.errors import OptionError
+from adjoin.master.changing import checked_txn
+from adjoin.spark.task import MicroBatch
+
+_FORM = """
+    def load(batch, batch_id):
+        rows = adjoin.etl.{name}(batch, ...)
+        rows.write...
+
+    stream.writeStream.foreachBatch(load)..."""
+
+
+def refuse_streaming(df: DataFrame, name: str) -> None:
+    """Raise an OptionError that shows how to write this transformation for a stream."""
+    if df.isStreaming:
+        raise OptionError(
+            f"{name} writes to the master, once for every micro-batch; use it inside foreachBatch:\n"
+            + _FORM.format(name=name)
+        )
+
+
+def txn_of(df: DataFrame, txn: tuple[str, int] | None, name: str, details: Sequence[str]) -> tuple[str, int]:
+    """Name and number of the change set: as given, else those of the micro-batch that runs here.
+
+    Args:
+        df: The rows of the micro-batch.
+        txn: What the caller gave.
+        name: The transformation.
+        details: What tells this use of it apart from others in the same micro-batch.
+    """
+    if txn is not None:
+        return checked_txn(txn)
+    # Connect has no such thing; and threads that the body starts itself are not known to Spark.
+    context: Any = getattr(df.sparkSession, "sparkContext", None)
+    micro_batch = MicroBatch.current(context) if context is not None else None
+    if micro_batch is None:
+        raise OptionError(
+            f"{name} cannot tell which micro-batch this is, and must know it to do the same when it is "
+            'repeated: give txn=("a name of this load", batch_id), outside of foreachBatch with a number of '
+            "your own"
+        )
+    return f"{micro_batch.query_id} {name} {' '.join(details)}", micro_batch.batch_id

@@ -1,0 +1,175 @@
+"""`surrogate_keys`: warehouse keys in place of natural keys."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from adjoin.errors import SchemaError
+from adjoin.etl.choice import comparable, has_key, key_columns, one_per_key, require_columns
+from adjoin.etl.microbatch import refuse_streaming, txn_of
+from adjoin.master.changes import OPERATION_COLUMN
+from adjoin.master.changing import NumberedChange, Planned
+from adjoin.master.datafile import read_pages
+from adjoin.master.master import Master
+from adjoin.semistream.spec import On
+from adjoin.spark.enrich import enrich
+from adjoin.spark.routing import column
+
+_SCANNED_BYTES = 64 << 20
+
+
+def surrogate_keys(
+    df: DataFrame,
+    master: Master | str | os.PathLike[str],
+    on: On,
+    key: str,
+    *,
+    attributes: Sequence[str] = (),
+    keep_natural: bool = False,
+    unknown_key: int | None = None,
+    txn: tuple[str, int] | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Replace natural keys by warehouse keys; a natural key never seen gets a new one.
+
+    How it works: the master is a dimension, or just the mapping: its key is the natural key, and its
+    column `key` the surrogate. The natural keys of the batch that it lacks are sorted, numbered from the
+    highest number ever issued, and applied, all before this function returns. The DataFrame that it
+    returns is the join with exactly the version that holds them. A batch that is repeated issues nothing
+    and is joined with the same version, so it gets the same keys, whatever has happened to the master
+    since. The highest number is kept in `Master.marks` and never falls, so a key that was deleted is not
+    given to another; until the first key is issued it is the greatest that the master holds. From then
+    on keys are to come from here only. Streams that issue keys into one master take turns.
+
+    Args:
+        df: The facts: a batch DataFrame, such as `foreachBatch` hands out.
+        master: A master with one row for each natural key, or the path of one.
+        on: Natural key: a name, a list of names, or `{"column of df": "master column"}`.
+        key: The master's column of whole numbers with the surrogate; the result has it under this name.
+        attributes: Columns that `df` and the master share and that a new row of the master gets from the
+            batch; of several rows with the key from the smallest, nulls being the greatest. All other
+            columns are null until the dimension's own load brings them.
+        keep_natural: Keep the natural key columns beside the surrogate.
+        unknown_key: The surrogate of rows with a null in the natural key, often -1 or 0; null by default.
+        txn: Name and number of the change, `("sales", batch_id)`. By default those of the micro-batch,
+            which Spark tells on classic, in the thread that runs the `foreachBatch` body. A name belongs
+            to one call in the body and to one checkpoint.
+        **options: Options of `enrich`: `memory`, `algorithm`, `partitions`, `route`.
+
+    Returns:
+        All rows of `df`, without the natural key columns, with the surrogate as last column.
+
+    Raises:
+        OptionError: `df` is a stream, or the micro-batch is not known and `txn` not given.
+        SchemaError: A column is missing, has another type, or is there already.
+        ConflictError: Other writers were faster, time and again; the batch can be repeated.
+        VersionNotFoundError: The batch was loaded before, and the version that it saw is gone.
+
+    Example:
+        >>> def load(batch, batch_id):
+        ...     facts = surrogate_keys(batch, "/warehouse/products", on="product_id", key="product_key")
+        ...     facts.write.mode("overwrite").parquet(f"/warehouse/sales/batch={batch_id}")
+        >>> # sales.writeStream.foreachBatch(load).option("checkpointLocation", ...).start()
+
+    Cost: two times that of `enrich`, the first for the distinct natural keys alone; if there are new
+    ones, an `apply`. New keys pass through the driver, some 10 million of them at most with the default
+    `spark.driver.maxResultSize`. The first call on a master reads all of it. Persist a batch that is
+    expensive to compute.
+    """
+    refuse_streaming(df, "surrogate_keys")
+    master = master if isinstance(master, Master) else Master.open(master)
+    natural = key_columns(df, master, on)
+    _check(df, master, key, attributes)
+    named = txn_of(df, txn, "surrogate_keys", [*natural, key])
+    candidates = _candidates(df, master, natural, attributes)
+
+    def plan(base: Master) -> Planned | None:
+        keys = list(base.key)
+        unseen = enrich(candidates, base, keys, how="anti", version=base.version, **options).toArrow()
+        return _issue(base, unseen, key) if unseen.num_rows else None
+
+    settled = NumberedChange(master.path, named).settle(plan)
+    after = settled.after
+    joined = enrich(df, after, on, how="left", columns=[key], version=after.version, **options)
+    return _replaced(joined, natural, key, keep_natural, unknown_key, f"{named!r} of {master.path}")
+
+
+def _check(df: DataFrame, master: Master, key: str, attributes: Sequence[str]) -> None:
+    if key not in master.schema.names or key in master.key:
+        raise SchemaError(f"key={key!r} must be a column of the master beside its key {list(master.key)}")
+    if not pa.types.is_integer(master.schema.field(key).type):
+        raise SchemaError(
+            f"key={key!r} has type {master.schema.field(key).type} in the master; surrogates are whole "
+            "numbers: build the master with an int64 column"
+        )
+    if key in df.columns:
+        raise SchemaError(f"the DataFrame has a column {key!r} already; rename or drop it before")
+    require_columns(df, attributes, "attributes")
+    for name in attributes:
+        if name not in master.schema.names or name in (*master.key, key):
+            raise SchemaError(f"attributes={name!r} is no column of the master beside its keys")
+
+
+def _candidates(
+    df: DataFrame, master: Master, natural: Sequence[str], attributes: Sequence[str]
+) -> DataFrame:
+    """The distinct natural keys under the master's names, with the attributes of one row each."""
+    pairs = zip(natural, master.key, strict=True)
+    keys = [comparable(df.schema[name]).alias(key) for name, key in pairs]
+    rows = df.where(has_key(natural)).select(*keys, *[column(name) for name in attributes])
+    return one_per_key(rows, master.key) if attributes else rows.distinct()
+
+
+def _issue(base: Master, unseen: pa.Table, key: str) -> Planned:
+    unseen = unseen.sort_by([(name, "ascending") for name in base.key])
+    highest = base.marks[key] if key in base.marks else _highest(base, key)
+    numbers = np.arange(highest + 1, highest + 1 + unseen.num_rows)
+    columns = {OPERATION_COLUMN: pa.array(["upsert"] * unseen.num_rows)}
+    for field in base.schema:
+        if field.name == key:
+            columns[key] = pa.array(numbers)
+        elif field.name in unseen.column_names:
+            columns[field.name] = unseen[field.name]
+        else:
+            columns[field.name] = pa.nulls(unseen.num_rows, field.type)
+    return Planned(pa.table(columns), {key: highest + unseen.num_rows})
+
+
+def _highest(master: Master, key: str) -> int:
+    """The greatest surrogate of the version, at least 0."""
+    highest = 0
+    portions = max(1, master.bytes // _SCANNED_BYTES)
+    for pages in np.array_split(np.arange(master.pages), portions):
+        rows = read_pages(master.stored_schema, master.files, master.index, pages)
+        highest = max(highest, pc.max(rows[key]).as_py() or 0)
+    return highest
+
+
+def _replaced(
+    joined: DataFrame,
+    natural: Sequence[str],
+    key: str,
+    keep_natural: bool,
+    unknown_key: int | None,
+    change: str,
+) -> DataFrame:
+    """The result; a natural key without a surrogate is refused, because it would be a hole in the facts."""
+    missing = F.raise_error(
+        F.lit(
+            f"a natural key has no {key}, although change set {change} has issued keys: either a row of the "
+            "master has a null there, or the rows are not those for which the keys were issued (give each "
+            "call and each checkpoint a txn of its own, and read from a source that repeats the same rows)"
+        )
+    )
+    type_ = joined.schema[key].dataType
+    known = F.coalesce(column(key), missing.cast(type_))
+    surrogate = F.when(has_key(natural), known).otherwise(F.lit(unknown_key).cast(type_))
+    gone = {key} if keep_natural else {key, *natural}
+    kept = [column(name) for name in joined.columns if name not in gone]
+    return joined.select(*kept, surrogate.alias(key))

@@ -1,0 +1,150 @@
+"""Change sets that depend on what the master holds: looked up, applied, and the same when repeated."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
+from adjoin.master import files
+from adjoin.master.bases import BaseRecords
+from adjoin.master.master import Master
+from adjoin.master.versions import Home
+
+ATTEMPTS = 20
+_LONGEST_TURN_SECONDS = 60.0
+_POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is to change, and the marks that change with it."""
+
+    changes: pa.Table
+    marks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The versions before and after a change set; the same one twice if there was nothing to change.
+
+    Attributes:
+        before: The version that the change was planned on.
+        after: The version that holds it.
+        is_repetition: Whether an earlier run had committed it.
+    """
+
+    before: Master
+    after: Master
+    is_repetition: bool
+
+
+class NumberedChange:
+    """A change set with a name and a number, planned by looking at the version that it changes.
+
+    How it works: the version is recorded before anybody looks at it. The change is then committed as the
+    one that follows, or not at all, so that a repetition finds the versions before and after. If another
+    writer is faster, nothing has come of the record: it gives way to one of the newest version, and the
+    change is planned anew.
+
+    Args:
+        path: The master.
+        txn: Name and number.
+    """
+
+    def __init__(self, path: str, txn: tuple[str, int]) -> None:
+        self._home = Home(path)
+        self._records = BaseRecords(self._home)
+        self._txn = checked_txn(txn)
+
+    def settle(self, plan: Callable[[Master], Planned | None]) -> Settled:
+        """Plan and commit the change unless that was done before.
+
+        Args:
+            plan: Looks at a version and says what is to change, None if nothing is.
+
+        Raises:
+            ConflictError: Other writers were faster, time and again.
+            VersionNotFoundError: It was committed, and the version before is gone.
+        """
+        with taking_turns(self._home):
+            for _ in range(ATTEMPTS):
+                committed = self._committed()
+                if committed is not None:
+                    return Settled(self._open(committed - 1), self._open(committed), True)
+                base = self._open(self._records.base_for(*self._txn))
+                planned = plan(base)
+                if planned is None:
+                    return Settled(base, base, False)
+                try:
+                    newer = base.apply(planned.changes, txn=self._txn, marks=planned.marks)
+                except ConflictError:
+                    self._records.drop(*self._txn)
+                    continue
+                # Otherwise another process has committed the same change set meanwhile.
+                if newer.version == base.version + 1:
+                    return Settled(base, newer, False)
+        raise ConflictError(
+            f"{ATTEMPTS} times another writer of {self._home.path} was faster than change set {self._txn}; "
+            "run it again when fewer write"
+        )
+
+    def _committed(self) -> int | None:
+        """The version that the change set was committed as."""
+        if not self._is_in(self._home.newest()):
+            return None
+        base = self._records.base_for(*self._txn)
+        # The record can be missing after a long time; then the versions themselves tell, if they are there.
+        for version in (base + 1, *reversed(self._home.versions())):
+            if self._is_in(version) and self._is_in(version - 1) is False:
+                return version
+        raise VersionNotFoundError(
+            f"change set {self._txn} is part of {self._home.path}, and the version before it is gone, so it "
+            "cannot be repeated; if it is a new one, of a new checkpoint perhaps, give txn another name"
+        )
+
+    def _is_in(self, version: int) -> bool | None:
+        """Whether the version has the change set; None if there is no such version."""
+        try:
+            pinned = self._home.pin(version)
+        except VersionNotFoundError:
+            return None
+        with pinned.lock:
+            return pinned.manifest.has_applied(self._txn)
+
+    def _open(self, version: int) -> Master:
+        return Master.open(self._home.path, version)
+
+
+def checked_txn(txn: tuple[str, int]) -> tuple[str, int]:
+    """The name and number of a change set, or an OptionError."""
+    if isinstance(txn, tuple) and len(txn) == 2:
+        name, number = txn
+        if isinstance(name, str) and name and type(number) is int and number >= 0:
+            return name, number
+    raise OptionError(f'txn={txn!r}: give a name and the number of the micro-batch, as ("sales", batch_id)')
+
+
+@contextmanager
+def taking_turns(home: Home) -> Iterator[None]:
+    """Let writers that look before they write do so one after the other.
+
+    That only saves them work: a commit fails if another writer was faster, whether he waited or not. So
+    whoever has waited for a minute goes ahead.
+    """
+    path = os.path.join(home.path, "turns.lock")
+    home.newest()
+    files.make_lock_file(path)
+    lock = files.lock_file(path, exclusive=True)
+    until = time.monotonic() + _LONGEST_TURN_SECONDS
+    while lock is None and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)
+        lock = files.lock_file(path, exclusive=True)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()

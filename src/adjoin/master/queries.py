@@ -1,0 +1,250 @@
+"""Which version of the master each micro-batch of each streaming query sees.
+
+The first task of a micro-batch decides, and a record in the master's directory says so from then on:
+to its other tasks, on any host, and to every replay. A record has its name only when it is whole, and
+`version_for` returns only what a power cut does not take back.
+"""
+
+import fcntl
+import json
+import os
+import re
+import time
+import uuid
+from contextlib import suppress
+from typing import Any
+
+from adjoin.errors import CorruptionError, OptionError, SchemaError, StorageError, VersionNotFoundError
+from adjoin.master import files
+from adjoin.master.datafile import checksum_of
+from adjoin.master.versions import Home
+
+ENDED = "ended"
+FORGOTTEN_AFTER_DAYS = 30
+
+_FORMAT = 1
+_QUERY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_RECORD_NAME = re.compile(r"(\d{20})\.json")
+_TEMPORARY_NAME = re.compile(r"[0-9a-f]{32}\.tmp")
+_MOST_BYTES = 4096
+_DAY_SECONDS = 86_400
+_ATTEMPTS = 1000
+
+
+class QueryRecords:
+    """The records of one master: `queries/<query id>/<batch id>.json`.
+
+    How it works: a record is written aside and linked to its name, so of several tasks one wins. Its
+    version is pinned until the record stands, and `vacuum` reads the records only when it has locked what
+    it wants to remove. A record with two names is one whose task has not said yet that it is durable;
+    whoever reads it sees to that first.
+    """
+
+    def __init__(self, home: Home | str | os.PathLike[str]) -> None:
+        self._home = home if isinstance(home, Home) else Home(home)
+        self._root = os.path.join(self._home.path, "queries")
+
+    def directory(self, query_id: str) -> str:
+        """Where the records of this query are, and the mark that it has ended."""
+        if not isinstance(query_id, str) or not _QUERY_ID.fullmatch(query_id):
+            raise OptionError(f"query_id={query_id!r}: give the id of a streaming query, a UUID")
+        return f"{self._root}/{query_id}"
+
+    def version_for(self, query_id: str, batch_id: int) -> int:
+        """The version that this micro-batch sees: as recorded, else the newest, which is recorded.
+
+        Raises:
+            VersionNotFoundError: The version that the record names is gone.
+            MasterNotFoundError: There is no master.
+            CorruptionError: The record is damaged.
+        """
+        if not isinstance(batch_id, int) or isinstance(batch_id, bool) or not 0 <= batch_id < 1 << 63:
+            raise OptionError(f"batch_id={batch_id!r}: give the number of a micro-batch, 0 or more")
+        path = f"{self.directory(query_id)}/{batch_id:020d}.json"
+        for _ in range(_ATTEMPTS):
+            version = self._read(path, is_used=True)
+            if version is not None:
+                self._refuse_missing(path, query_id, batch_id, version)
+                return version
+            self._record(path, query_id, batch_id)
+        raise StorageError(f"{path} can be neither made nor read; remove what is there and try again")
+
+    def pinned(self) -> set[int]:
+        """The versions that records name; `vacuum` keeps them."""
+        versions = {
+            self._read(f"{directory}/{name}")
+            for directory in self._directories()
+            for name in _names(directory)
+            if _RECORD_NAME.fullmatch(name)
+        }
+        return {version for version in versions if version is not None}
+
+    def end(self, query_id: str) -> None:
+        """Mark the query as ended, until it decides again; a query without records needs no mark."""
+        path = f"{self.directory(query_id)}/{ENDED}"
+        try:
+            files.make_lock_file(path)
+        except StorageError as error:
+            if not _is_gone(error):
+                raise
+
+    def has_ended(self, query_id: str) -> bool:
+        return os.path.exists(f"{self.directory(query_id)}/{ENDED}")
+
+    def forget(self) -> None:
+        """Drop queries that had no micro-batch for 30 days, and what crashes have left; `vacuum` calls it."""
+        oldest = time.time() - FORGOTTEN_AFTER_DAYS * _DAY_SECONDS
+        for directory in self._directories():
+            names = [f"{directory}/{name}" for name in _names(directory)]
+            if max(map(_changed_at, names), default=_changed_at(directory)) < oldest:
+                for path in names:
+                    _remove_if_older(path, oldest)
+                # Once versions are gone, the records that kept them must not come back after a power cut.
+                files.sync_dir(directory)
+                with suppress(OSError):
+                    os.rmdir(directory)
+            elif any(path.endswith(".tmp") for path in names):
+                self._sync(directory)
+                _remove_temporaries(directory)
+
+    def _directories(self) -> list[str]:
+        return [f"{self._root}/{name}" for name in _names(self._root) if _QUERY_ID.fullmatch(name)]
+
+    def _read(self, path: str, *, is_used: bool = False) -> int | None:
+        """What the record says, or None if it is not there."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise files.storage_error(path, error) from error
+        try:
+            found = os.fstat(descriptor)
+            if found.st_nlink > 1:
+                self._sync(os.path.dirname(path))
+            if is_used and time.time() - found.st_mtime > _DAY_SECONDS and not _touch(descriptor, path):
+                return None
+            data = os.read(descriptor, _MOST_BYTES)
+        except OSError as error:
+            raise files.storage_error(path, error) from error
+        finally:
+            os.close(descriptor)
+        return _version_of(path, data)
+
+    def _record(self, path: str, query_id: str, batch_id: int) -> None:
+        """Record the newest version unless another task is first."""
+        version, pin = self._home.lock()
+        saved = {"format": _FORMAT, "query": query_id, "batch": batch_id, "version": version}
+        directory = os.path.dirname(path)
+        temporary = f"{directory}/{uuid.uuid4().hex}.tmp"
+        with pin:
+            try:
+                files.make_dir(directory)
+                if os.path.exists(f"{directory}/{ENDED}"):
+                    files.unlink(f"{directory}/{ENDED}")
+                files.write_file(temporary, _to_bytes(saved))
+                files.link(temporary, path)
+            except BaseException as error:
+                files.discard(temporary)
+                if isinstance(error, FileExistsError) or _is_gone(error):
+                    return
+                raise
+            self._sync(directory, _records_before(directory, batch_id))
+        self._tidy(directory, batch_id)
+        files.discard(temporary)
+
+    def _sync(self, directory: str, others: list[str] | None = None) -> None:
+        """Make the names of records durable; with the first one also those of the directories."""
+        files.sync_dir(directory)
+        if not others:
+            files.sync_dir(self._root)
+            files.sync_dir(self._home.path)
+
+    @staticmethod
+    def _tidy(directory: str, batch_id: int) -> None:
+        """Spark replays the newest micro-batch only: with a new record, all but the one before may go."""
+        for name in _records_before(directory, batch_id)[:-1]:
+            files.discard(f"{directory}/{name}")
+        _remove_temporaries(directory)
+
+    def _refuse_missing(self, path: str, query_id: str, batch_id: int, version: int) -> None:
+        manifest = self._home.manifest_path(version)
+        if not os.path.exists(manifest):
+            raise VersionNotFoundError(
+                f"version {version} of {self._home.path} is gone, and batch {batch_id} of query {query_id} "
+                f"began with it: restore {manifest} and the files it names, or, if the batch may see another "
+                f"version when it is repeated, remove {path}"
+            )
+
+
+def _to_bytes(saved: dict[str, Any]) -> bytes:
+    body = json.dumps(saved).encode()
+    return f"{checksum_of(body):016x}\n".encode() + body
+
+
+def _version_of(path: str, data: bytes) -> int:
+    first, _, body = data.partition(b"\n")
+    if not body or f"{checksum_of(body):016x}".encode() != first:
+        raise CorruptionError(
+            f"{path} is damaged (checksum differs): restore it from a copy, or, if the micro-batch may see "
+            "another version when it is repeated, remove it"
+        )
+    saved = json.loads(body)
+    if saved["format"] != _FORMAT:
+        raise SchemaError(
+            f"{path} has format {saved['format']}, this adjoin reads {_FORMAT}: use a newer adjoin"
+        )
+    if f"{saved['query']}/{saved['batch']:020d}.json" != path[-len(saved["query"]) - 26 :]:
+        raise CorruptionError(
+            f"{path} is the record of batch {saved['batch']} of query {saved['query']}; remove it"
+        )
+    return int(saved["version"])
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether `vacuum` has just removed the directory, because the query looked forgotten."""
+    return isinstance(error, StorageError) and isinstance(error.__cause__, FileNotFoundError)
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise files.storage_error(directory, error) from error
+
+
+def _records_before(directory: str, batch_id: int) -> list[str]:
+    """Oldest first."""
+    return [name for name in _names(directory) if _RECORD_NAME.fullmatch(name) and int(name[:20]) < batch_id]
+
+
+def _remove_temporaries(directory: str) -> None:
+    """Those that a crash has left: a living task needs its own for milliseconds."""
+    for name in _names(directory):
+        path = f"{directory}/{name}"
+        if _TEMPORARY_NAME.fullmatch(name) and _changed_at(path) < time.time() - _DAY_SECONDS:
+            files.discard(path)
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _touch(descriptor: int, path: str) -> bool:
+    """Say that the record is in use, so that `vacuum` does not forget it; False if it just did."""
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    files.change("touch", path, lambda: os.utime(descriptor))
+    return os.fstat(descriptor).st_nlink > 0
+
+
+def _remove_if_older(path: str, oldest: float) -> None:
+    lock = files.lock_file(path, exclusive=True)
+    if lock is not None:
+        with lock:
+            if os.fstat(lock.descriptor).st_mtime < oldest:
+                files.unlink(path)

@@ -1,0 +1,229 @@
+"""Merging changes into pages.
+
+Changes and pages are walked together in the order of keys. A page whose rows still fit stays one
+page; one that overflows is split to the fill level; one that has become empty disappears. The
+last page touched is held back, because the next changes may belong into it too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from adjoin.master import files
+from adjoin.master.changes import LARGEST_CHUNK_BYTES, Resolved, matches
+from adjoin.master.datafile import DataFile, PageWriter, read_pages
+from adjoin.master.index import PageIndex
+from adjoin.master.keys import encoded_values
+from adjoin.master.manifest import Manifest
+from adjoin.master.page import Cuts, PageCutter, seal
+from adjoin.master.spool import KeySpool, SpooledKeys
+from adjoin.master.versions import Home
+from adjoin.parts.arena import BLOCK_BYTES
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """New pages for a range of keys, which belong to no version yet.
+
+    Attributes:
+        pages: Pages of the base that go.
+        index: Pages that come; files are counted from 0.
+        places: For each of them, the page of the base in or behind whose place it stands.
+        files: Their data files.
+        keys: The keys that were added, if there is a filter.
+    """
+
+    pages: NDArray[np.int64]
+    index: PageIndex
+    places: NDArray[np.int64]
+    files: list[DataFile]
+    keys: SpooledKeys | None
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Rows of the last page touched, not yet written."""
+
+    page: int
+    rows: pa.RecordBatch
+
+
+class Rewriter:
+    """Merges resolved changes into the pages that they touch; see `rewrite`."""
+
+    def __init__(
+        self,
+        home: Home,
+        manifest: Manifest,
+        index: PageIndex,
+        memory_bytes: int,
+        first_page: int = 0,
+        marker: str = "",
+    ) -> None:
+        self._manifest = manifest
+        self._index = index
+        self._first_page = first_page
+        self._schema = manifest.stored_schema
+        self._slice_bytes = slice_bytes(memory_bytes)
+        self._cutter = PageCutter(self._schema, manifest.page_bytes, manifest.fill)
+        self._writer = PageWriter(home.data_dir, self._schema, marker=marker)
+        self._spool = KeySpool(home.temporary(".keys", marker)) if manifest.filter else None
+        self._rewritten = np.zeros(len(index), np.bool_)
+        self._held: _Held | None = None
+        self._new: list[PageIndex] = []
+        self._new_places: list[NDArray[np.int64]] = []
+        self._finished = False
+
+    def add(self, part: Resolved) -> None:
+        """Take the next changes, with keys greater than all before."""
+        owner = np.maximum(np.searchsorted(self._index.first, part.added_keys, "right") - 1, 0)
+        touched = np.union1d(self._pages_with(part.cleared_keys), owner)
+        if self._spool is not None:
+            self._spool.add(part.added_keys)
+        for pages in self._slices(touched):
+            chosen = slice(*np.searchsorted(owner, [pages[0], pages[-1] + 1]).tolist())
+            added = part.added.slice(chosen.start, chosen.stop - chosen.start)
+            self._rewrite(pages, part, added, owner[chosen])
+        self._thin_out(part.last_key)
+
+    def finish(self) -> Rewritten:
+        """Write what is left."""
+        self._flush_held()
+        data_files = self._writer.finish()
+        keys = self._spool.finish() if self._spool else None
+        self._finished = True
+        return Rewritten(
+            pages=np.flatnonzero(self._rewritten),
+            index=PageIndex.concat(self._new),
+            places=np.concatenate([np.empty(0, np.int64), *self._new_places]),
+            files=data_files,
+            keys=keys,
+        )
+
+    def close(self) -> None:
+        """Remove what was written, unless it is finished."""
+        self._writer.close()
+        if self._spool:
+            self._spool.close()
+        if not self._finished:
+            for path in self._writer.paths:
+                files.discard(path)
+
+    def _pages_with(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Pages that may hold rows with these keys."""
+        low = np.searchsorted(self._index.last, keys, "left")
+        counts = np.maximum(np.searchsorted(self._index.first, keys, "right") - low, 0)
+        ends = np.cumsum(counts)
+        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+        return np.unique(np.repeat(low, counts) + within)
+
+    def _own(self, pages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the pages that exist and may be changed here."""
+        return pages[(pages >= self._first_page) & (pages < len(self._index))]
+
+    def _slices(self, pages: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """The pages in portions that fit the memory."""
+        if len(pages) == 0:
+            return
+        blocks = self._index.blocks[pages] if len(self._index) else np.ones(1, np.int64)
+        portion = (np.cumsum(blocks, dtype=np.int64) * BLOCK_BYTES) // max(BLOCK_BYTES, self._slice_bytes)
+        yield from np.split(pages, np.flatnonzero(np.diff(portion)) + 1)
+
+    def _rewrite(
+        self, pages: NDArray[np.int64], part: Resolved, added: pa.RecordBatch, owner: NDArray[np.int64]
+    ) -> None:
+        rows, page_of = self._load(pages)
+        keys = encoded_values(rows.column(self._manifest.key_column))
+        chosen = slice(0, 0)
+        if len(keys):
+            low = int(np.searchsorted(part.cleared_keys, keys[0], "left"))
+            chosen = slice(low, int(np.searchsorted(part.cleared_keys, keys[-1], "right")))
+        cleared = part.cleared.slice(chosen.start, chosen.stop - chosen.start)
+        gone = matches(self._manifest.codec, keys, rows, cleared, part.cleared_keys[chosen])
+        changed = np.union1d(np.unique(page_of[gone]), owner)
+        if self._held is not None and self._held.page == pages[0]:
+            changed = np.union1d(changed, pages[:1])
+            self._held = None
+        if len(changed) == 0:
+            return
+        self._flush_held()
+        self._rewritten[self._own(changed)] = True
+        stays = np.flatnonzero(~gone & np.isin(page_of, changed))
+        self._emit(int(changed[-1]), *_merge(self._manifest.key_column, rows, page_of, stays, added, owner))
+
+    def _load(self, pages: NDArray[np.int64]) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+        """The rows of the pages as they are now, and the page of each."""
+        held = self._held if self._held is not None and self._held.page == pages[0] else None
+        stored = pages[1:] if held else pages
+        stored = self._own(stored)
+        table = read_pages(self._schema, self._manifest.files, self._index, stored)
+        batches = [held.rows] if held else []
+        batches += table.to_batches()
+        rows = pa.concat_batches(batches) if batches else _no_rows(self._schema)
+        page_of = np.repeat(stored, self._index.rows[stored])
+        if held:
+            page_of = np.concatenate([np.full(held.rows.num_rows, held.page), page_of])
+        return rows, page_of
+
+    def _emit(self, last_page: int, rows: pa.RecordBatch, page_of: NDArray[np.int64]) -> None:
+        """Write all pages but the last, which is held back even if it has become empty."""
+        last = int(np.searchsorted(page_of, last_page, "left"))
+        self._write(rows.slice(0, last), page_of[:last])
+        self._held = _Held(last_page, rows.slice(last))
+
+    def _thin_out(self, last_key: int) -> None:
+        """Write what the held page has outgrown and no later change can reach."""
+        if self._held is None or self._held.rows.num_rows == 0:
+            return
+        rows = self._held.rows
+        place = np.full(rows.num_rows, self._held.page)
+        cuts = self._cutter.cut_groups(rows, place)
+        keys = encoded_values(rows.column(self._manifest.key_column))
+        final = int(np.searchsorted(keys, last_key, "right"))
+        ready = cuts.first(int(np.searchsorted(cuts.bounds[1:-1], final, "right")))
+        self._write_pages(rows, place, ready)
+        self._held = _Held(self._held.page, rows.slice(ready.rows))
+
+    def _flush_held(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._write(held.rows, np.full(held.rows.num_rows, held.page))
+
+    def _write(self, rows: pa.RecordBatch, page_of: NDArray[np.int64]) -> None:
+        if rows.num_rows:
+            self._write_pages(rows, page_of, self._cutter.cut_groups(rows, page_of))
+
+    def _write_pages(self, rows: pa.RecordBatch, page_of: NDArray[np.int64], cuts: Cuts) -> None:
+        if len(cuts):
+            keys = encoded_values(rows.column(self._manifest.key_column))
+            self._new.append(self._writer.write(keys, cuts.bounds, seal(rows, cuts)))
+            self._new_places.append(page_of[cuts.bounds[:-1]])
+
+
+def slice_bytes(memory_bytes: int) -> int:
+    """How many bytes of pages are in memory at once."""
+    return min(memory_bytes // 16, LARGEST_CHUNK_BYTES)
+
+
+def _merge(
+    key_column: str,
+    rows: pa.RecordBatch,
+    page_of: NDArray[np.int64],
+    stays: NDArray[np.int64],
+    added: pa.RecordBatch,
+    owner: NDArray[np.int64],
+) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+    """Old rows that stay and new rows, in the order of pages and then of keys."""
+    if len(stays) < rows.num_rows:
+        rows = rows.take(pa.array(stays))
+    both = pa.concat_batches([rows, pa.record_batch(added.columns, schema=rows.schema)])
+    pages = np.concatenate([page_of[stays], owner])
+    order = np.lexsort((encoded_values(both.column(key_column)), pages))
+    return both.take(pa.array(order)), pages[order]
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)

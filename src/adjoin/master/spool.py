@@ -1,0 +1,81 @@
+"""Keys on disk until it is known how many there are, and the filter that is made of them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjoin.master import files
+from adjoin.master.filter import KeyFilter
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class SpooledKeys:
+    """Distinct keys in a temporary file, which another process may have written."""
+
+    path: str
+    keys: int
+
+    def chunks(self) -> Iterator[NDArray[np.int64]]:
+        if not self.keys:
+            return
+        descriptor = files.open_to_read(self.path)
+        try:
+            for start in range(0, 8 * self.keys, _CHUNK_BYTES):
+                length = min(_CHUNK_BYTES, 8 * self.keys - start)
+                yield np.frombuffer(files.read_at(descriptor, self.path, start, length), np.int64)
+        finally:
+            os.close(descriptor)
+
+    def discard(self) -> None:
+        if self.keys:
+            files.discard(self.path)
+
+
+class KeySpool:
+    """Writes down the distinct keys of sorted rows."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._keys = 0
+        self._file: files.NewFile | None = None
+        self._last: int | None = None
+
+    def add(self, keys: NDArray[np.int64]) -> None:
+        """Note the next keys in ascending order."""
+        if not len(keys):
+            return
+        fresh = np.empty(len(keys), np.bool_)
+        fresh[0] = self._last is None or int(keys[0]) != self._last
+        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+        distinct = keys[fresh]
+        self._last = int(keys[-1])
+        if self._file is None:
+            self._file = files.NewFile(self._path)
+        self._file.write(distinct.view(np.uint8))
+        self._keys += len(distinct)
+
+    def finish(self) -> SpooledKeys:
+        """What was written; whoever has it discards it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        return SpooledKeys(self._path, self._keys)
+
+    def close(self) -> None:
+        """Remove what was written, unless it is finished."""
+        if self._file is not None:
+            self.finish().discard()
+
+
+def filter_of(parts: Sequence[SpooledKeys], bits: int) -> KeyFilter:
+    """A filter with `bits` bits for each key; no key is in two parts."""
+    made = KeyFilter.for_keys(sum(part.keys for part in parts), bits)
+    for part in parts:
+        for keys in part.chunks():
+            made.add(keys)
+    return made

@@ -1,0 +1,148 @@
+"""Applying a DataFrame of changes: executors rewrite the pages they touch, the driver commits."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+
+from adjoin.errors import NullKeyError, OptionError
+from adjoin.master.apply import ApplyOptions, Base, commit_next, rewrite
+from adjoin.master.apply import apply as apply_here
+from adjoin.master.changes import check_names
+from adjoin.master.index import PageIndex
+from adjoin.master.manifest import Manifest
+from adjoin.master.master import Master
+from adjoin.master.rewriter import Rewritten
+from adjoin.master.versions import Home
+from adjoin.spark.jobs import as_raised, kept, run
+from adjoin.spark.ranges import PART_COLUMN, Encoder, by_place, send, survey, task_count
+from adjoin.spark.types import from_spark, stream_schema
+
+_ROWS_PER_TASK = 50_000
+_FEW_ROWS = 50_000
+_FEW_BYTES = 8 << 20
+
+
+def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> bool:
+    """Commit the version after `base`; False if there is nothing to commit; see `Master.apply`.
+
+    How it works: changes go to tasks by ranges of keys, cut where no page lies on both sides. Each task
+    rewrites the pages of its range as a single process would rewrite all; the driver puts
+    their indexes together and commits. Few changes are applied by the driver.
+    """
+    if changes.isStreaming:
+        raise OptionError("changes are a streaming DataFrame; call apply in foreachBatch")
+    check_names(stream_schema(changes).names, base.manifest, options.order_by)
+    options = replace(options, in_order=False)
+    encoder = Encoder(base.manifest.codec, base.manifest.schema, changes.columns)
+    with kept(changes):
+        found = survey(by_place(changes), encoder)
+        if found.null_rows:
+            raise NullKeyError(
+                f"{found.null_rows} changes have a null in the key {list(base.manifest.key)}; remove them"
+            )
+        if found.rows <= _FEW_ROWS and found.bytes <= _FEW_BYTES:
+            return apply_here(home, base, _fetch(changes, base.manifest), options)
+        cuts = page_cuts(base.index, found.cuts(task_count(found.rows, _ROWS_PER_TASK)))
+        return _apply_on_executors(home, base, changes, options, encoder, cuts)
+
+
+def _fetch(changes: DataFrame, manifest: Manifest) -> pa.Table:
+    with as_raised():
+        table = changes.toArrow()
+    batches = [from_spark(batch, manifest.schema) for batch in table.to_batches()]
+    return pa.Table.from_batches(batches, _schema(changes, manifest))
+
+
+def _schema(changes: DataFrame, manifest: Manifest) -> pa.Schema:
+    """The columns of the changes in the types in which they are applied."""
+    schema = stream_schema(changes)
+    nothing = pa.record_batch([pa.nulls(0, field.type) for field in schema], names=schema.names)
+    return from_spark(nothing, manifest.schema).schema
+
+
+def _apply_on_executors(
+    home: Home,
+    base: Base,
+    changes: DataFrame,
+    options: ApplyOptions,
+    encoder: Encoder,
+    cuts: NDArray[np.int64],
+) -> bool:
+    task = ApplyTask(
+        path=home.path,
+        version=base.manifest.version,
+        schema=_schema(changes, base.manifest),
+        options=options,
+        first_pages=[0, *np.searchsorted(base.index.first, cuts, "left").tolist()],
+        marker=uuid.uuid4().hex[:16],
+    )
+    try:
+        parts: list[tuple[int, Rewritten]] = run(send(by_place(changes), encoder, cuts), task.rewrite)
+        in_order = [part for _, part in sorted(parts, key=lambda numbered: numbered[0])]
+        return commit_next(home, base, in_order, options)
+    finally:
+        home.discard_unless_committed(base.manifest.version + 1, home.marked(task.marker))
+
+
+def page_cuts(index: PageIndex, cuts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The cuts, moved so that no page has keys on both sides of one.
+
+    A cut within pages goes to where the first of those that share keys begins; one in the gap between
+    two pages stays, so that keys of which many come behind each other are still for many tasks.
+    """
+    if len(index) == 0:
+        return cuts
+    begins = np.concatenate([[True], index.last[:-1] < index.first[1:]])
+    chain = np.maximum.accumulate(np.where(begins, np.arange(len(index)), 0))
+    page = np.searchsorted(index.first, cuts, "right") - 1
+    page, cuts = page[page >= 0], cuts[page >= 0]
+    moved = np.where(index.last[page] >= cuts, index.first[chain[page]], cuts)
+    return np.unique(moved[moved > index.first[0]])
+
+
+@dataclass(frozen=True)
+class ApplyTask:
+    """What a task must know to apply its part."""
+
+    path: str
+    version: int
+    schema: pa.Schema
+    options: ApplyOptions
+    first_pages: list[int]
+    marker: str
+
+    def rewrite(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Rewritten]]:
+        """Rewrite the pages that the changes touch."""
+        first = next(batches, None)
+        if first is None:
+            return
+        part = first.column(PART_COLUMN)[0].as_py()
+        with Master.open(self.path, self.version) as master:
+            home = Home(self.path)
+            manifest = home.read_manifest(self.version)
+            changes = (
+                from_spark(self._named(batch), manifest.schema)
+                for given in ([first], batches)
+                for batch in given
+            )
+            yield (
+                part,
+                rewrite(
+                    home,
+                    manifest,
+                    master.index,
+                    self.schema,
+                    changes,
+                    self.options,
+                    self.first_pages[part],
+                    self.marker,
+                ),
+            )
+
+    def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.drop_columns([PART_COLUMN]).rename_columns(self.schema.names)

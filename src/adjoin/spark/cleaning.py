@@ -1,0 +1,51 @@
+"""Telling the hosts that a query has ended, so that they free its page memory."""
+
+from functools import lru_cache
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from adjoin.errors import AdjoinError
+from adjoin.master.queries import QueryRecords
+
+
+class EndOfQueries(StreamingQueryListener):
+    """Marks queries as ended in the masters they were joined with."""
+
+    def __init__(self) -> None:
+        self.masters: set[str] = set()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Its first micro-batch will tell."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
+        """It goes on."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
+        """It goes on."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Whatever was the reason, its page memory is needed no more."""
+        for path in self.masters:
+            try:
+                QueryRecords(path).end(str(event.id))
+            except AdjoinError:
+                continue  # the master is gone: the keeper frees the memory when it has been idle
+
+
+def clean_up_after(session: Any, master_path: str) -> None:
+    """From now on, queries of the session that end are marked in this master."""
+    _listener(session).masters.add(master_path)
+
+
+@lru_cache(maxsize=8)
+def _listener(session: Any) -> EndOfQueries:
+    listener = EndOfQueries()
+    session.streams.addListener(listener)
+    return listener

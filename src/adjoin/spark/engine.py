@@ -1,0 +1,36 @@
+"""How the master layer is told of Spark; nothing of Spark is imported before it is needed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from adjoin.master.apply import ApplyOptions, Base
+from adjoin.master.build import BuildOptions
+from adjoin.master.engines import Engine
+from adjoin.master.versions import Home
+from adjoin.parts.progress import Progress
+
+
+class SparkEngine(Engine):
+    """Builds and changes masters from DataFrames, classic and of Connect."""
+
+    def accepts(self, source: Any) -> bool:
+        """True for a DataFrame of Spark."""
+        return any(
+            kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql")
+            for kind in type(source).__mro__
+        )
+
+    def build(
+        self, source: Any, key: str | Sequence[str], home: Home, options: BuildOptions, progress: Progress
+    ) -> None:
+        """On executors; Spark shows the progress itself."""
+        from adjoin.spark.build import build  # noqa: PLC0415 (Spark may not be installed)
+
+        progress.close()
+        build(source, key, home, options)
+
+    def apply(self, home: Home, base: Base, changes: Any, options: ApplyOptions) -> bool:
+        """On executors, unless there are few changes."""
+        from adjoin.spark.apply import apply  # noqa: PLC0415 (Spark may not be installed)
+
+        return apply(home, base, changes, options)

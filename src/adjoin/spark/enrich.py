@@ -1,0 +1,201 @@
+"""`enrich`: a DataFrame, batch or streaming, joined with a master."""
+
+import datetime
+import hashlib
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from adjoin.errors import OptionError
+from adjoin.master.master import Master
+from adjoin.parts.budget import parse_bytes
+from adjoin.semistream.algorithms import algorithm_named
+from adjoin.semistream.predicate import Distance
+from adjoin.semistream.spec import JoinSpec, On, make_spec
+from adjoin.semistream.ssij.options import Deadline
+from adjoin.spark.cleaning import clean_up_after
+from adjoin.spark.metrics import OBSERVATION, REPORT_COLUMN, REPORT_FIELD, observe_reports
+from adjoin.spark.routing import ROUTES, route_by_range
+from adjoin.spark.sharing import default_partitions, share_of
+from adjoin.spark.task import EnrichTask
+from adjoin.spark.types import arrow_schema_for_spark, arrow_settings, spark_schema, stream_schema
+
+_ARENA_DIRECTORY = "spark.adjoin.arena.dir"
+_MOST_ENRICHES = 100
+_PINS_KEPT = 16
+
+
+def enrich(
+    df: DataFrame,
+    master: Master | str | os.PathLike[str],
+    on: On,
+    how: str = "inner",
+    columns: Sequence[str] | None = None,
+    memory: int | str = "256MB",
+    algorithm: str = "ssij",
+    partitions: int | None = None,
+    route: str = "range",
+    deadline: float | datetime.timedelta | str | None = None,
+    *,
+    within: Distance | None = None,
+    between: tuple[str, str] | None = None,
+    suffix: str = "_master",
+    version: int | None = None,
+) -> DataFrame:
+    """Join a DataFrame with a master that is larger than memory.
+
+    How it works: rows are routed so that those that want neighbouring pages meet in one task; each task
+    joins its rows with the pages that it has in memory, and reads only the pages that are missing. Pages
+    in memory outlive the micro-batch and the Python worker.
+
+    Args:
+        df: The stream: a streaming DataFrame, or a batch one. On classic Spark and on Connect.
+        master: A master, or the path of one, which every executor must see under the same name.
+        on: Key: a name, a list of names, or `{"stream column": "master column"}`.
+        how: "inner", "left", "semi" or "anti".
+        columns: Master columns to put out, in this order; all by default.
+        memory: Budget of the whole operator on one host: bytes, or text such as "256MB".
+        algorithm: The operator; "ssij".
+        partitions: Tasks that share the budget and, if rows are routed, the master; by default as many
+            as can run at once. With `route="none"` no more than so many join at once on one host.
+        route: "range" sends rows with neighbouring keys to the same task, equally many to each; Spark
+            reads the micro-batch a second time to find the ranges. "none" leaves rows where they are.
+        deadline: Seconds within which a row is answered once a task has it, or the name of a column
+            with the moment; see `SSIJ`. The end of the micro-batch answers all rows in any case.
+        within: Range join: master key between stream key - within and stream key + within.
+        between: Range join: master key between these two stream columns; `on` names the master's key.
+        suffix: Appended to a master column whose name the stream has too.
+        version: Join with this version of the master. By default each micro-batch of a streaming query
+            sees the version that was the newest when it began, again if it is replayed; a batch
+            DataFrame sees the version of `master`, or the newest if that is a path.
+
+    Returns:
+        The stream's columns, then the master's without the key of the same name (semi and anti: the
+        stream's alone). What the operator did is observed by Spark as "adjoin"; see `EnrichListener`.
+
+    Raises:
+        SchemaError: A column is missing, or the key has another type.
+        BudgetError: The memory is less than the least that works; the message names it.
+        MasterNotFoundError: There is no master at the path.
+
+    Example:
+        >>> # sales = spark.readStream...
+        >>> # facts = adjoin.enrich(sales, "/warehouse/products", on="product_id", how="left")
+
+    Cost: two passes over the source of each micro-batch, one shuffle, one Python worker per task; reads
+    of the master as the stream demands. Memory never more than `memory` on a host.
+    """
+    if not isinstance(master, Master):
+        master = Master.open(master, version)
+    elif version is not None:
+        master = master.at(version)
+    memory_bytes = parse_bytes(memory)
+    algorithm_named(algorithm)
+    join = {"on": on, "how": how, "columns": columns, "within": within, "between": between, "suffix": suffix}
+    spec = make_spec(master, **join)
+    result = _result_schema(df, master, spec, Deadline(deadline))
+    count = _partitions(df, master, memory_bytes, partitions)
+    routed = _routed(df, master, spec, route, count)
+    time_zone, large_var_types = arrow_settings(df)
+    task = EnrichTask(
+        path=master.path,
+        version=version,
+        batch_version=master.version,
+        algorithm=algorithm,
+        options={**join, "deadline": deadline},
+        memory_bytes=memory_bytes,
+        partitions=count,
+        is_routed=route == "range",
+        operator="",
+        run=uuid.uuid4().hex,
+        directory=df.sparkSession.conf.get(_ARENA_DIRECTORY, None),
+        schema=arrow_schema_for_spark(result, time_zone, large_var_types),
+    )
+    if df.isStreaming:
+        clean_up_after(df.sparkSession, master.path)
+    else:
+        _keep_pinned(master)
+    # Spark finds no column whose name has dots or backticks when it calls Python: the task puts names back.
+    return _joined(routed.toDF(*[f"_{place}" for place in range(len(df.columns))]), task, result)
+
+
+def _result_schema(df: DataFrame, master: Master, spec: JoinSpec, deadline: Deadline) -> StructType:
+    """Columns of the result with the report behind them; all checks that need no row are made here."""
+    stream = stream_schema(df)
+    deadline.check(stream)
+    fields = spec.output_schema(stream, master.schema)
+    spec.predicate.bounds(pa.record_batch([pa.nulls(0, field.type) for field in stream], schema=stream))
+    if REPORT_COLUMN in fields.names:
+        raise OptionError(f"column {REPORT_COLUMN!r} has a name that adjoin uses itself; rename it")
+    # Every column can be null, because reports travel as rows of nulls among the results.
+    given = [StructField(field.name, field.dataType, True, field.metadata) for field in df.schema]
+    added = spark_schema(pa.schema(list(fields)[len(given) :]))
+    added = [StructField(field.name, field.dataType, True) for field in added]
+    return StructType([*given, *added, REPORT_FIELD])
+
+
+def _partitions(df: DataFrame, master: Master, memory_bytes: int, partitions: int | None) -> int:
+    if partitions is None:
+        partitions = default_partitions(master, memory_bytes, _parallelism(df.sparkSession))
+    elif not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
+        raise OptionError(f"partitions={partitions!r} must be a whole number of at least 1")
+    share_of(master, memory_bytes, partitions)
+    return partitions
+
+
+@lru_cache(maxsize=8)
+def _parallelism(session: Any) -> int:
+    """Tasks that the session runs at once. Connect does not tell, but how it cuts a range does."""
+    context = getattr(session, "sparkContext", None)
+    if context is not None:
+        return max(1, int(context.defaultParallelism))
+    parts = session.range(1 << 12).select(F.spark_partition_id().alias("part")).distinct()
+    return max(1, int(parts.count()))
+
+
+def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partitions: int) -> DataFrame:
+    if route not in ROUTES:
+        raise OptionError(f"route={route!r} is not one of {', '.join(ROUTES)}")
+    return df if route == "none" else route_by_range(df, master.codec, spec, partitions)
+
+
+def _joined(routed: DataFrame, task: EnrichTask, result: StructType) -> DataFrame:
+    """Run the task and observe it, under a name that no other `enrich` of the query has."""
+    for number in range(1, _MOST_ENRICHES):
+        name = OBSERVATION if number == 1 else f"{OBSERVATION}_{number}"
+        named = replace(task, operator=_digest(name, task))
+        try:
+            observed = observe_reports(routed.mapInArrow(named.join, result), name)
+            observed.schema  # noqa: B018 (Connect checks the plan only when it is asked something)
+        except AnalysisException as error:
+            if error.getCondition() != "DUPLICATED_METRICS_NAME":
+                raise
+        else:
+            return observed
+    raise OptionError(f"a query cannot have more than {_MOST_ENRICHES} joins with masters")
+
+
+def _digest(name: str, task: EnrichTask) -> str:
+    """The same for every micro-batch and every restart of the query."""
+    return hashlib.sha256(repr((name, task.path, task.algorithm, task.options)).encode()).hexdigest()[:16]
+
+
+_pins: OrderedDict[tuple[str, int], Master] = OrderedDict()
+
+
+def _keep_pinned(master: Master) -> None:
+    """Keep the version of a batch DataFrame from `vacuum`: it can be run at any time, and again."""
+    _pins[master.path, master.version] = master
+    _pins.move_to_end((master.path, master.version))
+    while len(_pins) > _PINS_KEPT:
+        _pins.popitem(last=False)

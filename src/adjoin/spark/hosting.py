@@ -1,0 +1,281 @@
+"""Page memory on the host of an executor: files that outlive Python workers, in shared memory if they fit.
+
+A file is made, locked for the length of a task, and removed here; what is in it belongs to `PageFile`.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+
+from adjoin.errors import ArenaError, OptionError
+from adjoin.master import queries
+from adjoin.spark import keeper
+
+_SHARED_MEMORY = "/dev/shm"
+_OPERATOR = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
+_LONGEST_WAIT_SECONDS = 60.0
+_POLL_SECONDS = 0.01
+_ATTEMPTS = 1000
+_SETTING = "spark.adjoin.arena.dir"
+
+
+@dataclass(frozen=True)
+class Arenas:
+    """The arenas of one operator on whatever host a task runs; plain data that travels with the task.
+
+    How it works: `<directory>/adjoin-<uid>/<operator>/<partition>.arena`, one file for each partition, so
+    that all executors of a host together have no more than `slots` of them. A task locks its file, and
+    shares a lock on the directory; both locks end with the process. The executor is noted as an owner. A
+    small program, the keeper, removes what has no owner left, whose query has ended, or what was idle for
+    an hour.
+
+    Attributes:
+        operator: A name for the operator, unique to its query and its parameters.
+        share_bytes: The most bytes of one file.
+        directory: Where to make them; None for /dev/shm if it can hold all of them, else the first of
+            Spark's local directories.
+    """
+
+    operator: str
+    share_bytes: int
+    directory: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _OPERATOR.fullmatch(self.operator):
+            raise OptionError(f"operator={self.operator!r}: give letters, digits, - and _, at most 200")
+        if self.share_bytes < 1:
+            raise OptionError(f"share_bytes={self.share_bytes}: give 1 or more")
+
+    @contextmanager
+    def acquire(
+        self, partition: int | None, slots: int, records: str | None = None, *, keep: bool = True
+    ) -> Iterator[str]:
+        """Hold an arena as long as the task runs.
+
+        Args:
+            partition: Whose arena; where a stage has more partitions than slots, some share one and take
+                turns. None for any that is free, the one last used first.
+            slots: How many arenas the operator has on a host.
+            records: The directory of the records of its query; once that has the mark that the query
+                has ended, the arenas go.
+            keep: False to remove it at the end of the task.
+
+        Yields:
+            The path of the file, which is empty if it is new.
+
+        Raises:
+            ArenaError: The directory is full, cannot be written or belongs to somebody else, or the arena
+                was taken for more than a minute.
+        """
+        if slots < 1:
+            raise OptionError(f"slots={slots}: give 1 or more")
+        home = os.path.join(self._root(slots), f"adjoin-{os.geteuid()}")
+        names = [f"{slot}.arena" for slot in (range(slots) if partition is None else [partition % slots])]
+        try:
+            held = _hold(home, self.operator, names, records)
+        except OSError as error:
+            raise _refused(home, error) from error
+        try:
+            yield held.path
+        finally:
+            held.release(keep)
+
+    def _root(self, slots: int) -> str:
+        if self.directory is not None:
+            return os.path.abspath(self.directory)
+        with suppress(OSError):
+            size = os.statvfs(_SHARED_MEMORY)
+            if size.f_frsize * size.f_blocks >= slots * self.share_bytes and os.access(
+                _SHARED_MEMORY, os.W_OK
+            ):
+                return _SHARED_MEMORY
+        return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A locked arena, and the lock on the directory of its operator."""
+
+    path: str
+    arena: int
+    directory: int
+
+    def release(self, keep: bool) -> None:
+        # Whatever is refused here is removed by the keeper.
+        with suppress(OSError):
+            os.utime(self.directory)
+            if not keep:
+                os.unlink(self.path)
+        os.close(self.arena)
+        with suppress(OSError):
+            if not keep:
+                fcntl.flock(self.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                keeper.remove(os.path.dirname(self.path))
+        os.close(self.directory)
+
+
+def _hold(home: str, operator: str, names: Sequence[str], records: str | None) -> _Held:
+    path = os.path.join(home, operator)
+    for _ in range(_ATTEMPTS):
+        with suppress(FileNotFoundError):  # the keeper has removed it: make it again
+            is_new = _make_private(home, path)
+            directory = _lock_directory(path)
+            if directory is not None:
+                return _hold_in(home, path, directory, names, records, is_new=is_new)
+    raise ArenaError(f"{path} vanishes again and again; name another directory by {_SETTING}")
+
+
+def _hold_in(
+    home: str, path: str, directory: int, names: Sequence[str], records: str | None, *, is_new: bool
+) -> _Held:
+    try:
+        _note(path, records)
+        _start_keeper(home)
+        if is_new:
+            keeper.sweep(home)
+        name, arena = _lock_any(path, names)
+        os.utime(directory)
+    except BaseException:
+        os.close(directory)
+        raise
+    return _Held(os.path.join(path, name), arena, directory)
+
+
+def _make_private(home: str, path: str) -> bool:
+    """Make the directory of the operator, where others may write too; whether it is new."""
+    os.makedirs(os.path.dirname(home), exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(home, 0o700)
+    found = os.lstat(home)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ArenaError(
+            f"{home} is no directory that belongs to user {os.geteuid()} alone: remove it, or name another "
+            f"directory by {_SETTING}"
+        )
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _lock_directory(path: str) -> int | None:
+    """Share the lock on the operator; None if it was removed meanwhile."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if keeper.is_at(path, descriptor):
+            return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _note(path: str, records: str | None) -> None:
+    """For the keeper: whom the arenas serve, and where it says that the query has ended."""
+    owner = os.path.join(path, keeper.OWNERS, _owner(os.getpid(), os.getppid()))
+    if not os.path.exists(owner):
+        with suppress(FileExistsError):
+            os.mkdir(os.path.dirname(owner), 0o700)
+        os.close(os.open(owner, os.O_WRONLY | os.O_CREAT, 0o600))
+    if records is not None:
+        with suppress(FileExistsError):
+            os.symlink(
+                os.path.join(os.path.abspath(records), queries.ENDED), os.path.join(path, keeper.ENDED)
+            )
+
+
+@lru_cache(maxsize=1)
+def _owner(pid: int, parent: int) -> str:
+    """The executor: the nearest ancestor that is a Java, else the parent."""
+    ancestor = parent
+    while ancestor > 0:
+        found = keeper.process(ancestor)
+        if found is None:
+            break
+        if found.name == "java":
+            return keeper.owner_name(ancestor)
+        ancestor = found.parent
+    # An orphan belongs to process 1, which says nothing about it.
+    return keeper.owner_name(parent if parent > 1 else pid)
+
+
+def _lock_any(path: str, names: Sequence[str]) -> tuple[str, int]:
+    """Lock the first arena that is free; wait for it a while."""
+    deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
+    while True:
+        for name in _last_used_first(path, names):
+            arena = _lock_arena(os.path.join(path, name))
+            if arena is not None:
+                return name, arena
+        if time.monotonic() >= deadline:
+            raise ArenaError(
+                f"{os.path.join(path, names[0])}: another task had it for {_LONGEST_WAIT_SECONDS:.0f} s; "
+                "end the process that holds it (fuser names it), or give the query more partitions"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _last_used_first(path: str, names: Sequence[str]) -> Sequence[str]:
+    if len(names) == 1:
+        return names
+    used = {entry.name: entry.stat().st_mtime_ns for entry in os.scandir(path) if entry.is_file()}
+    return sorted(names, key=lambda name: -used.get(name, 0))
+
+
+def _lock_arena(path: str) -> int | None:
+    """Make the file if need be and lock it; None if it is taken."""
+    while True:
+        arena = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(arena, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if keeper.is_at(path, arena):
+                os.utime(arena)
+                return arena
+        except BlockingIOError:
+            os.close(arena)
+            return None
+        except BaseException:
+            os.close(arena)
+            raise
+        os.close(arena)
+
+
+def _start_keeper(home: str) -> None:
+    """Unless one runs. It inherits the lock, so there never are two; without one, others sweep."""
+    descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Through a shell that ends at once: the keeper is nobody's child, and nobody has to wait for it.
+        command = [sys.executable, "-I", "-S", keeper.__file__, home, str(descriptor)]
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+            start_new_session=True,
+            check=False,
+        )
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _refused(home: str, error: OSError) -> ArenaError:
+    cause = os.strerror(error.errno) if error.errno else str(error)
+    cure = "make room there" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "make it writable"
+    return ArenaError(f"{error.filename or home}: {cause}; {cure}, or name another directory by {_SETTING}")

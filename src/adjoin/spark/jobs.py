@@ -1,0 +1,60 @@
+"""Running work on executors and getting back what it amounts to."""
+
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.storagelevel import StorageLevel
+
+from adjoin import errors
+
+_RESULT = "result binary"
+_RAISED = re.compile(r"^adjoin\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+
+def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
+    """What the work yields on every partition: few and small things, which the driver has room for.
+
+    Of several attempts at a partition Spark takes the result of one.
+
+    Raises:
+        AdjoinError: As it was raised on the executor.
+    """
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for result in work(batches):
+            yield pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
+
+    with as_raised():
+        return [pickle.loads(row.result) for row in df.mapInArrow(packed, _RESULT).collect()]
+
+
+@contextmanager
+def as_raised() -> Iterator[None]:
+    """Raise what an executor raised, instead of Spark's report of it."""
+    try:
+        yield
+    except PySparkException as error:
+        raised = _RAISED.findall(str(error))
+        if not raised:
+            raise
+        name, message = raised[-1]
+        raise getattr(errors, name)(message) from error
+
+
+@contextmanager
+def kept(df: DataFrame) -> Iterator[None]:
+    """Compute the rows once, however often they are looked at meanwhile."""
+    if df.storageLevel != StorageLevel.NONE:
+        yield
+        return
+    df.persist()
+    try:
+        yield
+    finally:
+        df.unpersist()

@@ -1,0 +1,195 @@
+"""What the operator did in a micro-batch, as Spark's query progress carries it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+from pyspark.sql.types import LongType, MapType, StringType, StructField
+
+OBSERVATION = "adjoin"
+REPORT_COLUMN = "_adjoin_report"
+REPORT_FIELD = StructField(REPORT_COLUMN, MapType(StringType(), LongType()))
+REPORT_TYPE = pa.map_(pa.string(), pa.int64())
+
+_SUMS = (
+    "rows_in",
+    "rows_out",
+    "cache_hits",
+    "rows_unmatched",
+    "pages_read",
+    "seeks",
+    "bytes_read",
+    "memory_bytes",
+    "peak_bytes",
+)
+_MAXIMA = ("microseconds_waiting_max", "master_version")
+_OF_A_TASK = ("partition", "rows_in", "pages_read", "microseconds")
+
+
+@dataclass(frozen=True)
+class TaskProgress:
+    """One task of a micro-batch.
+
+    Attributes:
+        partition: Its partition.
+        rows_in: Stream rows it was given.
+        pages_read: Pages it read.
+        seconds: How long it joined, waiting for its input included.
+    """
+
+    partition: int
+    rows_in: int
+    pages_read: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EnrichProgress:
+    """What one `enrich` of a query did in one micro-batch.
+
+    Attributes:
+        name: Name of the observation: "adjoin", for the second `enrich` of a query "adjoin_2", and so on.
+        query_id: The streaming query.
+        query_name: Its name, if it has one.
+        batch_id: The micro-batch.
+        master_version: The version that all its rows saw.
+        rows_in: Stream rows.
+        rows_out: Rows put out.
+        cache_hits: Stream rows answered without a read.
+        rows_unmatched: Stream rows without a match.
+        pages_read: Pages read.
+        seeks: Reads.
+        bytes_read: Bytes read.
+        memory_bytes: Budgets of all tasks.
+        peak_bytes: The most that each task accounted, in all.
+        seconds_waiting_max: The longest that a row waited.
+        tasks: The tasks, by partition.
+    """
+
+    name: str
+    query_id: str
+    query_name: str | None
+    batch_id: int
+    master_version: int
+    rows_in: int
+    rows_out: int
+    cache_hits: int
+    rows_unmatched: int
+    pages_read: int
+    seeks: int
+    bytes_read: int
+    memory_bytes: int
+    peak_bytes: int
+    seconds_waiting_max: float
+    tasks: tuple[TaskProgress, ...]
+
+    @classmethod
+    def of(cls, progress: StreamingQueryProgress) -> "list[EnrichProgress]":
+        """One for each `enrich` of the query that did something in the micro-batch."""
+        found = []
+        for name, observed in progress.observedMetrics.items():
+            facts = _as_mapping(observed)
+            if _is_ours(name) and facts.get("tasks"):
+                found.append(cls._of(name, progress, facts))
+        return found
+
+    @classmethod
+    def _of(cls, name: str, progress: StreamingQueryProgress, facts: Mapping[str, Any]) -> "EnrichProgress":
+        tasks = sorted((_task(_as_mapping(task)) for task in facts["tasks"]), key=lambda task: task.partition)
+        return cls(
+            name=name,
+            query_id=str(progress.id),
+            query_name=progress.name,
+            batch_id=progress.batchId,
+            master_version=facts["master_version"],
+            seconds_waiting_max=facts["microseconds_waiting_max"] / 1e6,
+            tasks=tuple(tasks),
+            **{name: facts[name] for name in _SUMS},
+        )
+
+
+class EnrichListener(StreamingQueryListener):
+    """Hands the progress of every `enrich` of a session's streaming queries to a function.
+
+    Args:
+        on_progress: Called after each micro-batch, once for each `enrich` of the query.
+
+    Example:
+        >>> listener = EnrichListener(lambda progress: print(progress.rows_in, progress.cache_hits))
+        >>> # spark.streams.addListener(listener)
+    """
+
+    def __init__(self, on_progress: Callable[[EnrichProgress], None]) -> None:
+        self._on_progress = on_progress
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Nothing to tell yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
+        """Tell what the operators did."""
+        for progress in EnrichProgress.of(event.progress):
+            self._on_progress(progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
+        """Nothing was done."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Nothing more to tell."""
+
+
+def report_row(schema: pa.Schema, facts: Mapping[str, int]) -> pa.RecordBatch:
+    """A row of nulls that carries the facts in the last column."""
+    nulls = [pa.nulls(1, field.type) for field in list(schema)[:-1]]
+    return pa.record_batch([*nulls, pa.array([list(facts.items())], REPORT_TYPE)], schema=schema)
+
+
+def no_report(rows: int) -> pa.Array:
+    """What stands in the last column of rows that are results."""
+    return pa.nulls(rows, REPORT_TYPE)
+
+
+def observe_reports(result: DataFrame, name: str) -> DataFrame:
+    """Take the report rows out, and let Spark's progress have what they say."""
+    # One list of reports instead of a sum for each number: the rows between cost a single look each.
+    reports = F.collect_list(REPORT_COLUMN)
+    numbers = [_fold(reports, key, lambda total, value: total + value).alias(key) for key in _SUMS]
+    numbers += [_fold(reports, key, F.greatest).alias(key) for key in _MAXIMA]
+    tasks = F.transform(
+        reports, lambda report: F.struct(*[F.element_at(report, F.lit(key)).alias(key) for key in _OF_A_TASK])
+    )
+    observed = result.observe(name, *numbers, tasks.alias("tasks"))
+    return observed.filter(F.col(REPORT_COLUMN).isNull()).drop(REPORT_COLUMN)
+
+
+def _fold(reports: Column, key: str, merge: Callable[[Column, Column], Column]) -> Column:
+    return F.aggregate(
+        reports,
+        F.lit(0).cast("bigint"),
+        lambda total, report: merge(total, F.element_at(report, F.lit(key))),
+    )
+
+
+def _is_ours(name: str) -> bool:
+    return name == OBSERVATION or name.startswith(OBSERVATION + "_")
+
+
+def _as_mapping(value: Any) -> Mapping[str, Any]:
+    """Progress comes as rows, or as what its JSON says."""
+    return value if isinstance(value, Mapping) else value.asDict()
+
+
+def _task(facts: Mapping[str, Any]) -> TaskProgress:
+    return TaskProgress(
+        facts["partition"], facts["rows_in"], facts["pages_read"], facts["microseconds"] / 1e6
+    )

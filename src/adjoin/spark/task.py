@@ -1,0 +1,157 @@
+"""What one Spark task of `enrich` does: find the version, take the partition's pages, join, report."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from adjoin.errors import AdjoinError
+from adjoin.master.device import Disk
+from adjoin.master.master import Master
+from adjoin.master.queries import QueryRecords
+from adjoin.master.versions import Home
+from adjoin.parts.pagememory import PageFile
+from adjoin.semistream.algorithms import algorithm_named
+from adjoin.spark.hosting import Arenas
+from adjoin.spark.metrics import no_report, report_row
+from adjoin.spark.sharing import share_of
+from adjoin.spark.types import to_spark
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Which micro-batch of which streaming query a task belongs to."""
+
+    query_id: str
+    batch_id: int
+
+    @classmethod
+    def current(cls, context: TaskContext) -> "MicroBatch | None":
+        """That of the task that runs here; None if it belongs to no streaming query."""
+        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        return cls(query_id, int(batch_id)) if query_id and batch_id else None
+
+
+@dataclass(frozen=True)
+class EnrichTask:
+    """Everything a task must know, as plain data.
+
+    Attributes:
+        path: The master.
+        version: The version to join with, whatever the micro-batch; None for the one recorded for it.
+        batch_version: The version to join with outside of streaming queries.
+        algorithm: Name of the operator.
+        options: Its options.
+        memory_bytes: Budget of all tasks on one host.
+        partitions: Tasks that share it.
+        is_routed: Whether a partition has a range of keys of its own, and so a page memory of its own.
+        operator: Tells this `enrich` apart from others of the same query.
+        run: Tells the query apart if it is not a streaming query.
+        directory: Where page memory lies, None to choose.
+        schema: Exactly what Spark takes back, the report last.
+    """
+
+    path: str
+    version: int | None
+    batch_version: int
+    algorithm: str
+    options: dict[str, Any]
+    memory_bytes: int
+    partitions: int
+    is_routed: bool
+    operator: str
+    run: str
+    directory: str | None
+    schema: pa.Schema
+
+    def join(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The function that Spark runs on every partition."""
+        started = time.perf_counter()
+        context = TaskContext.get()
+        if context is None:
+            raise AdjoinError("enrich runs in a Spark task; join Arrow batches with adjoin.SSIJ instead")
+        micro_batch = MicroBatch.current(context)
+        version = self._version(micro_batch)
+        master, share_bytes = _open(self.path, version, self.memory_bytes, self.partitions)
+        with ExitStack() as stack:
+            path = stack.enter_context(self._arena(context, micro_batch, share_bytes))
+            pages = stack.enter_context(PageFile(path, share_bytes))
+            operator = algorithm_named(self.algorithm)(
+                master, memory=share_bytes, pages=pages, shared_index=True, device=_disk(), **self.options
+            )
+            stack.callback(operator.close)
+            for batch in operator.run(map(self._as_stream, batches)):
+                yield self._as_result(batch)
+            metrics = operator.metrics()
+        yield report_row(self.schema, self._facts(metrics, context, master, started))
+
+    def _version(self, micro_batch: MicroBatch | None) -> int:
+        if self.version is not None:
+            return self.version
+        if micro_batch is None:
+            return self.batch_version
+        return QueryRecords(self.path).version_for(micro_batch.query_id, micro_batch.batch_id)
+
+    def _arena(self, context: TaskContext, micro_batch: MicroBatch | None, share_bytes: int) -> Any:
+        owner = micro_batch.query_id if micro_batch else self.run
+        arenas = Arenas(
+            operator=f"{owner}-{self.operator}",
+            share_bytes=share_bytes,
+            directory=self.directory,
+        )
+        return arenas.acquire(
+            partition=context.partitionId() if self.is_routed else None,
+            slots=self.partitions,
+            records=QueryRecords(self.path).directory(micro_batch.query_id) if micro_batch else None,
+            keep=micro_batch is not None,
+        )
+
+    def _as_stream(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.rename_columns(self.schema.names[: batch.num_columns])
+
+    def _as_result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return to_spark(batch.append_column(self.schema.field(-1), no_report(batch.num_rows)), self.schema)
+
+    @staticmethod
+    def _facts(
+        metrics: dict[str, float], context: TaskContext, master: Master, started: float
+    ) -> dict[str, int]:
+        facts = {name: int(value) for name, value in metrics.items()}
+        facts["microseconds_waiting_max"] = int(metrics["seconds_waiting_max"] * 1e6)
+        facts["microseconds"] = int((time.perf_counter() - started) * 1e6)
+        facts["partition"] = context.partitionId()
+        facts["master_version"] = master.version
+        return facts
+
+
+# A worker process lives through many tasks: what they can share stays open between them.
+def _open(path: str, version: int, memory_bytes: int, partitions: int) -> tuple[Master, int]:
+    try:
+        found = os.stat(Home(path).manifest_path(version))
+    except OSError:
+        return _opened.__wrapped__(path, version, memory_bytes, partitions)
+    identity = (found.st_dev, found.st_ino, found.st_mtime_ns)
+    return _opened(path, version, memory_bytes, partitions, identity)
+
+
+@lru_cache(maxsize=4)
+def _opened(
+    path: str, version: int, memory_bytes: int, partitions: int, _manifest: tuple[int, ...] = ()
+) -> tuple[Master, int]:
+    """Manifests are told apart: a master can be removed and built anew at the same path."""
+    master = Master.open(path, version)
+    return master, share_of(master, memory_bytes, partitions)
+
+
+@lru_cache(maxsize=1)
+def _disk() -> Disk:
+    return Disk()

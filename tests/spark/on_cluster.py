@@ -1,0 +1,94 @@
+"""A driver on a standalone cluster: joins, builds and applies there, and loses an executor.
+
+Arguments: the directory of the test, the address of the cluster.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+import adjoin
+from adjoin import EnrichProgress, Master
+from tests.spark import faulty_daemon
+from tests.spark.faulty_daemon import Fault
+from tests.spark.goods import products, read_batches
+from tests.spark.programs import session, write_json
+
+ROWS = 3_000
+LOST_AT = 1
+"""The micro-batch in which an executor is killed."""
+
+
+class Scenarios:
+    """Each leaves its rows in a directory of its name; what else is asked goes into the report."""
+
+    def __init__(self, spark: SparkSession, work: Path) -> None:
+        self.spark, self.work = spark, work
+        self.report: dict[str, Any] = {}
+
+    def batch(self) -> None:
+        static = self.spark.read.parquet(str(self.work / "in"))
+        result = adjoin.enrich(static, self.work / "master", on="id", how="left")
+        result.write.parquet(str(self.work / "batch"))
+
+    def stream(self, name: str) -> None:
+        def write(df: DataFrame, batch_id: int) -> None:
+            df.write.mode("overwrite").parquet(str(self.work / name / f"{batch_id:05d}"))
+
+        result = adjoin.enrich(read_batches(self.spark, self.work / "in"), self.work / "master", on="id")
+        writer = result.writeStream.foreachBatch(write).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(self.work / f"{name} checkpoint")).start()
+        query.awaitTermination()
+        progress = [EnrichProgress.of(one)[0] for one in query.recentProgress]
+        self.report[name] = [[task.rows_in for task in one.tasks] for one in progress]
+        self.report[f"{name} id"] = str(query.id)
+
+    def count_tasks(self) -> None:
+        """How many tasks each executor has done so far."""
+        listed = self.spark.sparkContext._jsc.sc().statusStore().executorList(True)
+        executors = [listed.apply(number) for number in range(listed.size())]
+        self.report["tasks"] = {one.id(): one.totalTasks() for one in executors if one.id() != "driver"}
+
+    def build_and_apply(self) -> None:
+        df = self.spark.createDataFrame(products(ROWS)).repartition(3)
+        path = self.work / "built"
+        built = Master.build(df, key="id", path=path, page_bytes=4096)
+        changes = products(ROWS // 2, step=3, note="new").append_column(
+            "_op", pa.array(["upsert", "delete"] * (ROWS // 4))
+        )
+        built.apply(self.spark.createDataFrame(changes).repartition(2), txn="once")
+        Master.open(path).apply(self.spark.createDataFrame(changes), txn="once")
+        static = self.spark.read.parquet(str(self.work / "in"))
+        adjoin.enrich(static, path, on="id", how="left").write.parquet(str(self.work / "applied"))
+        adjoin.enrich(static, path, on="id", version=1).write.parquet(str(self.work / "first"))
+
+
+def run(spark: SparkSession, work: Path) -> None:
+    scenarios = Scenarios(spark, work)
+    scenarios.batch()
+    scenarios.stream("stream")
+    scenarios.count_tasks()
+    scenarios.build_and_apply()
+    faulty_daemon.plan(work / "plan", Fault("input", LOST_AT, "executor"))
+    scenarios.stream("lost")
+    scenarios.report["faults"] = faulty_daemon.happened(work / "plan")
+    write_json(work / "report.json", scenarios.report)
+
+
+if __name__ == "__main__":
+    directory, url = Path(sys.argv[1]), sys.argv[2]
+    on_executors = {
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        f"spark.executorEnv.{faulty_daemon.PLAN}": str(directory / "plan"),
+        "spark.adjoin.arena.dir": str(directory / "arenas"),
+        # Both executors are there before the first task, so that both get some.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+    }
+    with session(url, **on_executors, **faulty_daemon.SETTINGS) as spark_session:
+        run(spark_session, directory)

@@ -1,0 +1,101 @@
+"""A client of Spark Connect, which knows no JVM: joins, metrics and builds go over the wire.
+
+Argument: the directory of the test.
+"""
+
+import os
+import sys
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import adjoin
+from adjoin import EnrichListener, EnrichProgress, Master
+from tests.spark.goods import products, read_batches
+from tests.spark.programs import GROUP, until, write_json
+
+ROWS = 2_000
+
+
+class Scenarios:
+    """Each leaves its rows in a directory of its name; what else is asked goes into the report."""
+
+    def __init__(self, spark: SparkSession, work: Path) -> None:
+        self.spark, self.work = spark, work
+        self.report: dict[str, Any] = {}
+
+    def batch(self) -> None:
+        static = self.spark.read.parquet(str(self.work / "in"))
+        result = adjoin.enrich(static, self.work / "master", on="id", how="left")
+        result.write.parquet(str(self.work / "batch"))
+
+    def stream(self) -> None:
+        heard: list[EnrichProgress] = []
+        listener = EnrichListener(heard.append)
+        self.spark.streams.addListener(listener)
+        stream = read_batches(self.spark, self.work / "in")
+        result = adjoin.enrich(stream, self.work / "master", on="id")
+        result = adjoin.enrich(result, self.work / "master", on="id", how="semi")
+        writer = result.writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(self.work / "stream checkpoint"))
+        query = writer.start(str(self.work / "stream"))
+        query.awaitTermination()
+        shown = [one for progress in query.recentProgress for one in EnrichProgress.of(progress)]
+        until(lambda: len(heard) >= len(shown), what="a listener that has heard everything")
+        self.spark.streams.removeListener(listener)
+        self.report["shown"] = [asdict(one) for one in shown]
+        self.report["heard"] = [asdict(one) for one in heard]
+        self.report["query"] = str(query.id)
+
+    def foreach_batch(self) -> None:
+        """The body runs on the server, in a Python of its own, and gets only plain values along."""
+        work = str(self.work)
+
+        def write(df: DataFrame, batch_id: int) -> None:
+            result = adjoin.enrich(df, f"{work}/master", on="id", how="anti")
+            result.write.mode("overwrite").parquet(f"{work}/foreach/{batch_id:05d}")
+
+        stream = read_batches(self.spark, self.work / "in")
+        writer = stream.writeStream.foreachBatch(write).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(self.work / "foreach checkpoint")).start()
+        query.awaitTermination()
+
+    def build_and_apply(self) -> None:
+        rows = self.spark.createDataFrame(products(ROWS))
+        built = Master.build(rows, key="id", path=self.work / "built", page_bytes=4096)
+        changes = self.spark.createDataFrame(products(ROWS // 2, step=4, note="new")).selectExpr(
+            "*", "'upsert' AS _op"
+        )
+        built.apply(changes, txn="once")
+        static = self.spark.read.parquet(str(self.work / "in"))
+        adjoin.enrich(static, self.work / "built", on="id").write.parquet(str(self.work / "applied"))
+
+    def refuse(self) -> None:
+        """Errors come before anything is sent to the server."""
+        try:
+            adjoin.enrich(self.spark.range(3).toDF("other"), self.work / "master", on="id")
+        except adjoin.SchemaError as error:
+            self.report["refusal"] = str(error)
+
+
+def run(work: Path) -> None:
+    warnings.simplefilter("ignore")  # what Connect says of static settings is meant for its own authors
+    os.environ[GROUP] = str(os.getpgrp())
+    spark = SparkSession.builder.remote("local[2]").appName("adjoin on Connect").getOrCreate()
+    try:
+        scenarios = Scenarios(spark, work)
+        scenarios.batch()
+        scenarios.stream()
+        scenarios.foreach_batch()
+        scenarios.refuse()
+        scenarios.build_and_apply()
+        write_json(work / "report.json", scenarios.report)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]))

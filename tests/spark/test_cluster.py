@@ -1,0 +1,67 @@
+"""A real cluster of two workers: rows, distributed builds, and the loss of an executor."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from tests.spark import programs
+from tests.spark.cluster import Cluster
+from tests.spark.on_cluster import LOST_AT, ROWS
+from tests.spark.programs import read_json, until
+from tests.spark.shop import build, products, rows_of, sales, wanted, write_batches
+
+
+@pytest.fixture(scope="module")
+def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """One driver runs all scenarios: starting it and two executors takes longer than they do."""
+    work = tmp_path_factory.mktemp("driver")
+    batches = [sales(2_000, 2 * ROWS, seed) for seed in (1, 2, 3)]
+    build(products(ROWS), work / "master").close()
+    write_batches(batches, work / "in")
+    programs.run("on_cluster", work, cluster.url, work=work / "logs")
+    return SimpleNamespace(work=work, batches=batches, report=read_json(work / "report.json"))
+
+
+def test_a_batch_gives_the_rows_of_the_oracle(spark, done):
+    everything = pa.concat_tables(done.batches)
+    assert _rows(spark, done.work / "batch") == wanted(everything, products(ROWS), how="left")
+
+
+def test_a_stream_is_joined_on_both_executors(spark, done):
+    for number, batch in enumerate(done.batches):
+        assert _rows(spark, done.work / "stream" / f"{number:05d}") == wanted(batch, products(ROWS))
+    assert [len(rows_in) for rows_in in done.report["stream"]] == [2, 2, 2]
+    assert all(min(rows_in) > 0 for rows_in in done.report["stream"])
+    assert len(done.report["tasks"]) == 2
+    assert min(done.report["tasks"].values()) >= len(done.batches)
+
+
+def test_a_master_is_built_and_changed_there(spark, done):
+    everything = pa.concat_tables(done.batches)
+    table, upserts, deletes = products(ROWS), {}, set()
+    for number in range(ROWS // 2):
+        (upserts.setdefault if number % 2 == 0 else lambda key, _: deletes.add(key))(3 * number, "new")
+    rows = {row["id"]: row for row in table.to_pylist() if row["id"] not in deletes}
+    rows |= {key: {"id": key, "name": f"product {key:06d}", "note": note} for key, note in upserts.items()}
+    changed = pa.Table.from_pylist(list(rows.values()), table.schema)
+    assert _rows(spark, done.work / "applied") == wanted(everything, changed, how="left")
+    assert _rows(spark, done.work / "first") == wanted(everything, table)
+
+
+def test_an_executor_is_lost_in_the_middle_of_a_micro_batch(spark, done):
+    assert done.report["faults"] == 1
+    for number, batch in enumerate(done.batches):
+        assert _rows(spark, done.work / "lost" / f"{number:05d}") == wanted(batch, products(ROWS))
+    assert sum(done.report["lost"][LOST_AT]) == len(done.batches[LOST_AT])
+
+
+def test_arenas_go_with_the_executors(done):
+    arenas = done.work / "arenas"
+    until(lambda: not list(arenas.rglob("*.arena")), what="a directory without arenas")
+    until(lambda: not list(arenas.iterdir()), what="an empty directory")
+
+
+def _rows(spark, directory: Path):
+    return rows_of(spark.read.parquet(str(directory)))
