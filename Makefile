@@ -21,8 +21,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --use-pep517 --disable-pip-version-check -c constraints.txt -e '.[spark,java,dev,bench]'
 	@touch $@
 
-demo: $(READY) ## stream bursty sales through a join with a master of 2 million products
-	$(BIN)/python examples/demo.py
+demo: $(READY) ## sales enriched, keyed and written exactly once, while the products change, on Spark
+	$(BIN)/python -m examples.demo $(ARGS)
 
 test: $(READY) ## run all tests, in random order, warnings as errors
 	$(BIN)/python -m pytest $(ARGS)

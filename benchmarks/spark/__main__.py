@@ -3,13 +3,15 @@
 import argparse
 import contextlib
 import fcntl
+import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.spark import report, results
 from benchmarks.spark.cases import ALL, SETTINGS, full_cases, smoke_cases
-from benchmarks.spark.datasets import default_folder
+from benchmarks.spark.datasets import SCRATCH_PREFIX, default_folder
 from benchmarks.spark.runner import Plan, Preparation, Result, run
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -68,6 +70,8 @@ def _alone(data: Path) -> Iterator[None]:
             raise SystemExit(
                 f"another run uses {data}; wait for its end or give --data another folder"
             ) from None
+        for left_by_a_killed_run in data.glob(f"{SCRATCH_PREFIX}*"):
+            shutil.rmtree(left_by_a_killed_run)
         yield
 
 
@@ -92,6 +96,8 @@ def _measure(plan: Plan, settings: set[str], smoke: bool, repeat: int) -> Iterat
 
 def main() -> None:
     """Run the chosen settings and write the results."""
+    # an orderly exit ends the Spark application too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     arguments = _arguments()
     settings = set(arguments.only or SETTINGS) - set(arguments.skip or ())
     data = arguments.data.resolve()

@@ -17,6 +17,7 @@ from benchmarks.engine import workload
 SALES_SCHEMA = pa.schema([("key", pa.int64()), ("sale", pa.int64()), ("amount", pa.float64())])
 FILES_PER_BATCH = 2
 CHECKED_BATCHES = 2
+SCRATCH_PREFIX = "scratch-"
 
 _FILE_ROWS = 2_500_000
 _GROUP_ROWS = 500_000

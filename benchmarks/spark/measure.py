@@ -18,7 +18,7 @@ from benchmarks.spark import check, eventlog, session
 from benchmarks.spark.cases import Effort
 from benchmarks.spark.contenders.catalogue import contender_class
 from benchmarks.spark.contenders.contender import OUTPUT_COLUMNS, STREAM_TYPES, Setup
-from benchmarks.spark.datasets import FILES_PER_BATCH
+from benchmarks.spark.datasets import FILES_PER_BATCH, SCRATCH_PREFIX
 
 _LOOK_SECONDS = 1
 
@@ -155,7 +155,7 @@ def measure(tasks: list[Task]) -> list[dict[str, Any]]:
     """The results of all tasks, which share an application."""
     kinds = [contender_class(task.contender) for task in tasks]
     heap = max((kind.driver_memory for kind in kinds), key=lambda text: int(text.removesuffix("g")))
-    with tempfile.TemporaryDirectory(prefix="adjoin-bench-", dir=Path(tasks[0].sales).parents[1]) as folder:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=Path(tasks[0].sales).parents[1]) as folder:
         application = Application(Path(folder), heap, any(task.tasks_timed for task in tasks))
         results = [application.try_to_measure(task) for task in tasks]
         application.spark.stop()

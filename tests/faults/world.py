@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -251,7 +252,8 @@ class Query:
     def move_on(path: Path) -> None:
         """A newer version of the same pages, by a writer to whom nothing happens."""
         home = Home(path / "m")
-        newer = home.read_manifest(home.newest()).next(())
+        newest = home.read_manifest(home.newest())
+        newer = replace(newest, version=newest.version + 1)
         Path(home.manifest_path(newer.version)).write_bytes(newer.to_bytes())
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ class Cluster:
     def start(self) -> None:
         self.port, web = free_port(), free_port()
         self._daemon("master.Master", "--port", self.port, "--webui-port", web)
-        until(lambda: _is_open(self.port), what="a master that listens")
+        self._until(lambda: _is_open(self.port), "a master that listens")
         for number in range(WORKERS):
             ports = [
                 "--port",
@@ -41,7 +42,7 @@ class Cluster:
                 self.work / str(number),
             ]
             self._daemon("worker.Worker", "--cores", 1, "--memory", "1g", *ports, self.url)
-        until(lambda: self._registered() == WORKERS, what="two workers that are registered")
+        self._until(lambda: self._registered() == WORKERS, "two workers that are registered")
 
     def stop(self) -> None:
         """End the executors before their workers, so that nobody is left without a parent."""
@@ -53,18 +54,25 @@ class Cluster:
 
     def _daemon(self, name: str, *arguments: object) -> None:
         command = [Path(_find_spark_home()) / "bin" / "spark-class", f"org.apache.spark.deploy.{name}"]
-        short_lived = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx256m"
         with (self.work / f"{len(self.processes)}.log").open("wb") as output:
             self.processes.append(
                 subprocess.Popen(
                     [*map(str, command), "--host", "127.0.0.1", *map(str, arguments)],
-                    env=environment(SPARK_DAEMON_JAVA_OPTS=short_lived, SPARK_NO_DAEMONIZE="1"),
+                    env=environment(SPARK_DAEMON_MEMORY="256m"),
                     cwd=self.work,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                 )
             )
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        def holds() -> bool:
+            logs = [(self.work / f"{number}.log").read_text() for number in range(len(self.processes))]
+            assert all(process.poll() is None for process in self.processes), "\n".join(logs)
+            return condition()
+
+        until(holds, 60, what)
 
     def _registered(self) -> int:
         logs = [(self.work / f"{number + 1}.log").read_text() for number in range(WORKERS)]

@@ -1,5 +1,6 @@
 """Products for a master, sales for a stream; programs of the tests use them too, without the oracle."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from adjoin import Master
+
+_FIRST_WRITTEN = 1_700_000_000
 
 
 def products(rows: int, step: int = 2, note: str = "v1") -> pa.Table:
@@ -37,7 +40,10 @@ def write_batches(tables: list[pa.Table], directory: Path) -> None:
     """A file for each micro-batch."""
     directory.mkdir(exist_ok=True)
     for number, table in enumerate(tables):
-        pq.write_table(table, directory / f"{number:05d}.parquet")
+        path = directory / f"{number:05d}.parquet"
+        pq.write_table(table, path)
+        # Spark takes files in the order of their times, which may otherwise be the same.
+        os.utime(path, (_FIRST_WRITTEN + number, _FIRST_WRITTEN + number))
 
 
 def read_batches(spark: SparkSession, directory: Path) -> DataFrame:

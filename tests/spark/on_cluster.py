@@ -1,4 +1,4 @@
-"""A driver on a standalone cluster: joins, builds and applies there, and loses an executor.
+"""A driver on a standalone cluster: joins, builds and applies there, loses an executor, and is killed.
 
 Arguments: the directory of the test, the address of the cluster.
 """
@@ -15,7 +15,7 @@ from adjoin import EnrichProgress, Master
 from tests.spark import faulty_daemon
 from tests.spark.faulty_daemon import Fault
 from tests.spark.goods import products, read_batches
-from tests.spark.programs import session, write_json
+from tests.spark.programs import kill_group, session, write_json
 
 ROWS = 3_000
 LOST_AT = 1
@@ -44,7 +44,13 @@ class Scenarios:
         query.awaitTermination()
         progress = [EnrichProgress.of(one)[0] for one in query.recentProgress]
         self.report[name] = [[task.rows_in for task in one.tasks] for one in progress]
-        self.report[f"{name} id"] = str(query.id)
+
+    def leave_a_query(self) -> None:
+        """A query that has not ended when the driver dies; nobody but the executors owns its arenas."""
+        result = adjoin.enrich(read_batches(self.spark, self.work / "in"), self.work / "master", on="id")
+        writer = result.writeStream.format("noop").option("checkpointLocation", str(self.work / "left"))
+        writer.start().processAllAvailable()
+        self.report["arenas"] = len(list((self.work / "arenas").rglob("*.arena")))
 
     def count_tasks(self) -> None:
         """How many tasks each executor has done so far."""
@@ -75,7 +81,9 @@ def run(spark: SparkSession, work: Path) -> None:
     faulty_daemon.plan(work / "plan", Fault("input", LOST_AT, "executor"))
     scenarios.stream("lost")
     scenarios.report["faults"] = faulty_daemon.happened(work / "plan")
+    scenarios.leave_a_query()
     write_json(work / "report.json", scenarios.report)
+    kill_group()
 
 
 if __name__ == "__main__":
@@ -83,7 +91,6 @@ if __name__ == "__main__":
     on_executors = {
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         f"spark.executorEnv.{faulty_daemon.PLAN}": str(directory / "plan"),
         "spark.adjoin.arena.dir": str(directory / "arenas"),
         # Both executors are there before the first task, so that both get some.

@@ -3,7 +3,6 @@
 Argument: the directory of the test.
 """
 
-import os
 import sys
 import warnings
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import adjoin
 from adjoin import EnrichListener, EnrichProgress, Master
 from tests.spark.goods import products, read_batches
-from tests.spark.programs import GROUP, until, write_json
+from tests.spark.programs import until, write_json
 
 ROWS = 2_000
 
@@ -83,8 +82,8 @@ class Scenarios:
 
 def run(work: Path) -> None:
     warnings.simplefilter("ignore")  # what Connect says of static settings is meant for its own authors
-    os.environ[GROUP] = str(os.getpgrp())
     spark = SparkSession.builder.remote("local[2]").appName("adjoin on Connect").getOrCreate()
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
     try:
         scenarios = Scenarios(spark, work)
         scenarios.batch()

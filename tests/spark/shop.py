@@ -1,6 +1,5 @@
 """A shop on Spark: products as the master, sales as the stream, and what the join of both must give."""
 
-import os
 from collections import Counter
 from typing import Any
 
@@ -23,7 +22,6 @@ __all__ = [
 ]
 
 ON_ID = Predicate("id")
-_FIRST_WRITTEN = 1_700_000_000
 
 
 def rows_of(table: pa.Table | DataFrame) -> Counter[tuple[str, ...]]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from adjoin import Master, MasterExistsError, NullKeyError, OptionError, SchemaError, StorageError
+from adjoin.master.vacuum import Vacuumed, vacuum
 from adjoin.master.versions import Home
 from adjoin.spark import build as build_module
 from adjoin.spark import jobs
@@ -55,14 +56,9 @@ def test_pages_hold_the_same_rows_in_the_same_order(spark: SparkSession, tmp_pat
             "value": [f"row {number}" for number in range(len(numbers))],
         }
     )
-    df = (
-        spark.createDataFrame(rows.to_pandas()).repartition(3)
-        if kind == "double"
-        else _dataframe(spark, rows)
-    )
-    options = {"page_bytes": 4096, "filter_bits": 8}
-    built = Master.build(df, key="key", path=tmp_path / "spark", **options)
-    wanted = Master.build(rows, key="key", path=tmp_path / "arrow", **options)
+    df = spark.createDataFrame(rows).repartition(3)
+    built = Master.build(df, key="key", path=tmp_path / "spark", page_bytes=4096, filter_bits=8)
+    wanted = Master.build(rows, key="key", path=tmp_path / "arrow", page_bytes=4096, filter_bits=8)
     _assert_same(built, wanted)
     assert len(built.files) > 3
 
@@ -132,14 +128,14 @@ def test_a_job_that_fails_leaves_nothing(
 ) -> None:
     def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
         def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-            written = list(work(batches))
-            raise StorageError(f"/somewhere: no space after {len(written)} parts; make room")
+            for number, _ in enumerate(work(batches), 1):
+                raise StorageError(f"/somewhere: no space after {number} parts; make room")
             yield
 
         return jobs.run(df, fail_at_the_end)
 
     monkeypatch.setattr(build_module, "run", run)
-    with pytest.raises(StorageError, match="^/somewhere: no space after 1 parts; make room$"):
+    with pytest.raises(StorageError, match=r"^/somewhere: no space after 1 parts; make room$"):
         Master.build(spark.range(1000), key="id", path=tmp_path / "m", filter_bits=8)
     assert files_below(tmp_path / "m") == [str(tmp_path / "m" / "writers.lock")]
 
@@ -147,8 +143,6 @@ def test_a_job_that_fails_leaves_nothing(
 def test_vacuum_leaves_files_alone_that_executors_have_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adjoin.master.vacuum import Vacuumed, vacuum  # noqa: PLC0415
-
     seen = []
 
     def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
@@ -191,10 +185,6 @@ def test_cuts_share_the_rows_out(parts: list[tuple[list[int], int]], wanted: int
     heaviest = max((weights[sample == key].sum() for key in sample), default=0)
     shares = np.bincount(np.searchsorted(cuts, sample, "right"), weights)
     assert shares.max(initial=0) <= weights.sum() / wanted + heaviest
-
-
-def _dataframe(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    return spark.createDataFrame(rows).repartition(3)
 
 
 def _assert_same(built: Master, wanted: Master) -> None:

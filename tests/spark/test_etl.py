@@ -1,7 +1,8 @@
-"""The transformations of a load against oracles: through crashes, replays and with several writers at once."""
+"""The transformations of a load against oracles: through crashes and replays, and with several writers."""
 
-import threading
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Load:
         return rows_of(self._spark.read.parquet(str(self._directory / "out" / f"{batch_id}")))
 
 
-def facts(keys: list[tuple[str | None, int | None]], first: int = 0) -> pa.Table:
+def facts(keys: Sequence[tuple[str | None, int | None]], first: int = 0) -> pa.Table:
     shops, items = zip(*keys, strict=True)
     sale = list(range(first, first + len(keys)))
     columns = [pa.array(shops, pa.string()), pa.array(items, pa.int64()), pa.array(sale)]
@@ -130,7 +131,7 @@ def test_numbers_are_never_issued_again(spark, tmp_path):
     seen = []
     for number, keys in enumerate([[("a", 1), ("b", 2)], [("b", 2)], [("c", 3), ("a", 1)]]):
         df = spark.createDataFrame(facts(keys))
-        load = {"on": ON, "key": "product_key", "txn": ("load", number), **FAST}
+        load: dict[str, Any] = {"on": ON, "key": "product_key", "txn": ("load", number), **FAST}
         result = etl.surrogate_keys(df, tmp_path / "master", **load).orderBy("sale").toArrow()
         seen.append(result["product_key"].to_pylist())
         delete_everything(tmp_path / "master")
@@ -142,7 +143,12 @@ def test_what_a_new_row_of_the_dimension_holds(spark, tmp_path):
     table = facts([("b", 1), ("a", 1), ("a", 1), ("a", 1), (None, 1)])
     names = pa.array(["pen", None, "paper", "ink", "glue"])
     df = spark.createDataFrame(table.append_column("name", names))
-    options = {"attributes": ["name"], "keep_natural": True, "unknown_key": -1, "txn": ("load", 0)}
+    options: dict[str, Any] = {
+        "attributes": ["name"],
+        "keep_natural": True,
+        "unknown_key": -1,
+        "txn": ("load", 0),
+    }
     result = etl.surrogate_keys(df, tmp_path / "master", on=ON, key="product_key", **options)
     assert result.columns == ["store", "item", "sale", "name", "product_key"]
     assert result.orderBy("sale").toArrow()["product_key"].to_pylist() == [2, 1, 1, 1, -1]
@@ -209,7 +215,7 @@ def test_the_row_that_stays_does_not_depend_on_the_order_of_arrival(spark, tmp_p
 @pytest.mark.parametrize("transform", ["surrogate_keys", "deduplicate"])
 def test_a_name_that_was_used_for_other_rows_is_refused(spark, tmp_path, transform):
     build(DIMENSION.empty_table(), tmp_path / "master", key=["shop", "item"]).close()
-    options = {"key": "product_key"} if transform == "surrogate_keys" else {}
+    options: dict[str, Any] = {"key": "product_key"} if transform == "surrogate_keys" else {}
     rows = [spark.createDataFrame(facts(keys)) for keys in ([("a", 1)], [("b", 1)])]
     options |= {"on": ON, "txn": ("load", 7), **FAST}
     getattr(etl, transform)(rows[0], tmp_path / "master", **options)
@@ -219,19 +225,16 @@ def test_a_name_that_was_used_for_other_rows_is_refused(spark, tmp_path, transfo
 
 def test_two_writers_at_once_share_the_keys(spark, tmp_path):
     build(DIMENSION.empty_table(), tmp_path / "master", key=["shop", "item"]).close()
-    results: list[pa.Table] = []
+    path, results = tmp_path / "master", []
 
     def issue(name: str, own: int) -> None:
         for number in range(3):
             df = spark.createDataFrame(facts([("own", own + number), ("both", number), ("both", number + 1)]))
-            load = {"on": ON, "key": "product_key", "txn": (name, number), "keep_natural": True, **FAST}
-            results.append(etl.surrogate_keys(df, tmp_path / "master", **load).toArrow())
+            load: dict[str, Any] = {"on": ON, "key": "product_key", "keep_natural": True, **FAST}
+            results.append(etl.surrogate_keys(df, path, txn=(name, number), **load).toArrow())
 
-    threads = [threading.Thread(target=issue, args=(f"writer {n}", 10 * n)) for n in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(issue, ["writer 1", "writer 2"], [10, 20]))
     assert len(results) == 6
     rows = [row for table in results for row in table.to_pylist()]
     issued = {(row["store"], row["item"]): row["product_key"] for row in rows}
@@ -256,7 +259,7 @@ def test_new_rows_of_a_batch_and_of_a_stream(spark, tmp_path):
 def test_a_change_stream_is_applied_once_and_keeps_the_surrogates(spark, tmp_path):
     build(DIMENSION.empty_table(), tmp_path / "master", key=["shop", "item"]).close()
     columns = ["_op", "shop", "item", "name", "at"]
-    feed = [
+    feed: list[list[tuple[Any, ...]]] = [
         [("upsert", "a", 1, "ink", 1), ("upsert", "b", 1, "pen", 1)],
         [("delete", "b", 1, None, 2), ("upsert", "a", 1, "blue", 2), ("upsert", "a", 1, "red", 3)],
         [("upsert", "b", 1, "pencil", 5), ("upsert", "c", 1, "paper", 5)],
@@ -269,7 +272,7 @@ def test_a_change_stream_is_applied_once_and_keeps_the_surrogates(spark, tmp_pat
     applied = []
 
     def body(df: DataFrame, batch_id: int) -> None:
-        natural = {"on": ["shop", "item"], "key": "product_key", "keep_natural": True}
+        natural: dict[str, Any] = {"on": ["shop", "item"], "key": "product_key", "keep_natural": True}
         apply_batch(etl.surrogate_keys(df, tmp_path / "master", **natural, **FAST), batch_id)
         applied.append(batch_id)
         if applied == [0, 1]:
@@ -290,19 +293,18 @@ def test_a_change_stream_is_applied_once_and_keeps_the_surrogates(spark, tmp_pat
 
 def test_a_change_stream_waits_for_faster_writers(spark, tmp_path, monkeypatch):
     build(products(3), tmp_path / "master").close()
-    real_open = Master.open
+    real_apply = Master.apply
     faster = [pa.table({"_op": ["delete"], "id": [key]}) for key in (0, 2, 4)]
 
-    def open_and_be_overtaken(path: Any, version: int | None = None) -> Master:
-        master = real_open(path, version)
-        if version is None and faster:
-            real_open(path).apply(faster.pop())
-        return master
+    def be_overtaken(master: Master, *args: Any, **options: Any) -> Master:
+        if faster:
+            real_apply(Master.open(master.path), faster.pop())
+        return real_apply(master, *args, **options)
 
     columns = "_op string, id long, name string, note string"
     changes = spark.createDataFrame([("upsert", 2, "new", "n")], columns)
     with monkeypatch.context() as patched:
-        patched.setattr(Master, "open", open_and_be_overtaken)
+        patched.setattr(Master, "apply", be_overtaken)
         etl.apply_changes(tmp_path / "master", "feed")(changes, 0)
     master = Master.open(tmp_path / "master")
     assert stored_rows(master).to_pylist() == [{"id": 2, "name": "new", "note": "n"}]

@@ -1,4 +1,4 @@
-"""XXH64: checksums of pages (seed 0), and hashes of keys, each column seeded by the hash of the one before."""
+"""XXH64: checksums of pages (seed 0), and hashes of keys, each column seeded by the hash before."""
 
 from typing import Any
 

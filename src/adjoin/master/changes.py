@@ -220,7 +220,7 @@ def _order_field(at: int, field: pa.Field) -> pa.Field:
 
 def _order_column(column: pa.Array, name: str, field: pa.Field) -> pa.Array:
     if column.null_count:
-        raise SchemaError(f"column {name!r} orders the changes and has {column.null_count} nulls; fill them")
+        raise SchemaError(f"column {name!r} orders the changes and has nulls; fill them")
     return cast_column(name, column, field)
 
 

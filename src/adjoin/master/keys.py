@@ -21,7 +21,7 @@ from adjoin.parts.rows import offsets_of
 KEY_COLUMN = "_adjoin_key"
 _HASH_BITS = 64
 _HASH_SEED = 42
-"""With it, the hash of texts, binaries and integers is that of Spark's own `xxhash64`, which can route by it."""
+"""So that texts, binaries and whole numbers hash as in Spark's own `xxhash64`, which can route by it."""
 _ORDERED_DIGITS = 18  # decimals of so many digits fit into int64
 _SIGN = np.int64(np.iinfo(np.int64).min)
 _MAGNITUDE = np.int64(np.iinfo(np.int64).max)

@@ -101,7 +101,14 @@ def enrich(
         master = master.at(version)
     memory_bytes = parse_bytes(memory)
     algorithm_named(algorithm)
-    join = {"on": on, "how": how, "columns": columns, "within": within, "between": between, "suffix": suffix}
+    join: dict[str, Any] = {
+        "on": on,
+        "how": how,
+        "columns": columns,
+        "within": within,
+        "between": between,
+        "suffix": suffix,
+    }
     spec = make_spec(master, **join)
     result = _result_schema(df, master, spec, Deadline(deadline))
     count = _partitions(df, master, memory_bytes, partitions)
@@ -139,8 +146,8 @@ def _result_schema(df: DataFrame, master: Master, spec: JoinSpec, deadline: Dead
         raise OptionError(f"column {REPORT_COLUMN!r} has a name that adjoin uses itself; rename it")
     # Every column can be null, because reports travel as rows of nulls among the results.
     given = [StructField(field.name, field.dataType, True, field.metadata) for field in df.schema]
-    added = spark_schema(pa.schema(list(fields)[len(given) :]))
-    added = [StructField(field.name, field.dataType, True) for field in added]
+    others = spark_schema(pa.schema(list(fields)[len(given) :]))
+    added = [StructField(field.name, field.dataType, True) for field in others]
     return StructType([*given, *added, REPORT_FIELD])
 
 

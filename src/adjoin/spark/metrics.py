@@ -185,8 +185,12 @@ def _is_ours(name: str) -> bool:
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:
-    """Progress comes as rows, or as what its JSON says."""
-    return value if isinstance(value, Mapping) else value.asDict()
+    """Progress comes as rows or as what its JSON says, which on Connect is values apart from their names."""
+    facts: Mapping[str, Any] = value if isinstance(value, Mapping) else value.asDict()
+    if facts.keys() == {"values", "schema"}:
+        names = [field["name"] for field in facts["schema"]["fields"]]
+        return dict(zip(names, facts["values"], strict=True))
+    return facts
 
 
 def _task(facts: Mapping[str, Any]) -> TaskProgress:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from adjoin.errors import ConflictError, NullKeyError, OptionError, SchemaError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master import manifest as manifest_module
+from adjoin.master.datafile import checksum_of
 from adjoin.master.master import Master
 from adjoin.master.sort import ExternalSorter
 from adjoin.master.versions import Home
@@ -458,3 +459,103 @@ def test_the_filter_follows_and_grows(tmp_path: Path) -> None:
     assert master.filter is not None
     assert master.filter.nbytes > 2 * small
     assert master.filter.contains(np.arange(10_000, 60_000)).mean() < 0.2
+
+
+def test_order_by_tells_which_change_is_later(tmp_path: Path) -> None:
+    steps = changes(
+        [("upsert", 2, "late"), ("upsert", 2, "early"), ("delete", 4, None), ("insert", 4, "c")], pa.int64()
+    )
+    ordered = steps.append_column("at", pa.array([9, 3, 5, 5])).append_column("then", pa.array([0, 0, 1, 0]))
+    master = _simple(tmp_path / "m", rows=5)
+    newer = master.apply(ordered.drop_columns("then"), order_by="at")
+    values = dict(zip(*(column.to_pylist() for column in rows_of(newer).columns), strict=True))
+    assert (values[2], values[4]) == ("late", "c")
+    newest = newer.apply(ordered, order_by=("at", "then"))
+    values = dict(zip(*(column.to_pylist() for column in rows_of(newest).columns), strict=True))
+    assert values[2] == "late"
+    assert 4 not in values
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+@pytest.mark.parametrize("memory", [1 << 12, 1 << 28])
+def test_order_by_is_the_order_of_time_however_rows_come(tmp_path: Path, kind: str, memory: int) -> None:
+    key_type, key_of = _KEYS[kind]
+    draw = np.random.default_rng(5)
+    operations = draw.choice(["upsert", "delete", "insert"], 600)
+    steps = [
+        (str(operation), key_of(int(key)), f"{at}")
+        for at, (operation, key) in enumerate(zip(operations, draw.integers(0, 40, 600), strict=True))
+    ]
+    table = changes(steps, key_type).append_column("at", pa.array(range(600), pa.int16()))
+    master = build_master(_table([], key_type), "key", tmp_path, page_bytes=4096)
+    newer = master.apply(table.take(draw.permutation(600)), order_by="at", memory=memory)
+    assert multiset(rows_of(newer)) == multiset(_table(model([], steps), key_type))
+
+
+def test_what_orders_changes_is_checked(tmp_path: Path) -> None:
+    master = _simple(tmp_path / "m", rows=5)
+    step = changes([("upsert", 2, "x")], pa.int64())
+    with pytest.raises(SchemaError, match=r"lack the columns to order by \['at'\]"):
+        master.apply(step, order_by="at")
+    with pytest.raises(SchemaError, match="'at' orders the changes and has nulls"):
+        master.apply(step.append_column("at", pa.array([None], pa.int32())), order_by="at")
+    with pytest.raises(SchemaError, match=r"'at' of type list.* has no order"):
+        master.apply(step.append_column("at", pa.array([[1]])), order_by="at")
+    for wrong in (("at", "at"), ("",), (1,)):
+        with pytest.raises(OptionError, match="order_by"):
+            master.apply(step, order_by=wrong)  # type: ignore[arg-type]
+
+
+def test_numbered_change_sets_are_recognised_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module, "TXNS_KEPT", 2)
+    master = _simple(tmp_path / "m", rows=5)
+    step = changes([("insert", 1, "x")], pa.int64())
+    for number in (0, 1, 5):
+        master = master.apply(step, ("stream", number))
+    assert master.version == 4
+    assert [master.apply(step, ("stream", number)).version for number in (0, 1, 3, 5)] == [4, 4, 4, 4]
+    assert master.apply(step, ("other", 0)).version == 5
+    master = Master.open(master.path)
+    for name in "abc":
+        master = master.apply(step, name)
+    assert master.apply(step, ("stream", 5)).version == 8
+    assert master.apply(step, ("stream", 6)).version == 9
+
+
+@pytest.mark.parametrize(
+    "txn", ["", 7, ("a",), ("a", -1), ("a", True), ("", 1), ("a", "b"), ("a", 1, 2), ["a", 1]]
+)
+def test_names_of_change_sets_are_checked(tmp_path: Path, txn: Any) -> None:
+    master = _simple(tmp_path / "m", rows=5)
+    with pytest.raises(OptionError, match="txn="):
+        master.apply(changes([], pa.int64()), txn)
+
+
+def test_marks_are_committed_with_the_changes(tmp_path: Path) -> None:
+    master = _simple(tmp_path / "m", rows=5)
+    step = changes([("insert", 1, "x")], pa.int64())
+    assert master.marks == {}
+    first = master.apply(step, "a", marks={"highest": 7, "other": -1})
+    second = first.apply(step, marks={"highest": 9})
+    assert (master.marks, first.marks) == ({}, {"highest": 7, "other": -1})
+    assert Master.open(master.path).marks == second.marks == {"highest": 9, "other": -1}
+    nothing = changes([], pa.int64())
+    assert second.apply(nothing, marks={"highest": 9}).version == second.version
+    assert second.apply(nothing, marks={"highest": 10}).marks["highest"] == 10
+    for wrong in ({"a": 1.5}, {"": 1}, {"a": True}):
+        with pytest.raises(OptionError, match="marks="):
+            master.apply(step, marks=wrong)  # type: ignore[arg-type]
+
+
+def test_an_older_manifest_has_no_marks(tmp_path: Path) -> None:
+    master = _simple(tmp_path / "m", rows=5)
+    home = Home(tmp_path / "m")
+    data = files.read_file(home.manifest_path(1)).partition(b"\n")[2]
+    body = b"\n".join(line for line in data.splitlines() if not line.startswith((b'"marks"', b'"numbered"')))
+    body = body.replace(b"],\n}", b"]\n}")
+    old = manifest_module.Manifest.from_bytes(
+        "old", bytearray(f"{checksum_of(body):016x}\n".encode() + body), home.data_dir
+    )
+    assert (old.marks, old.numbered, old.rows) == ({}, {}, master.rows)

@@ -25,17 +25,17 @@ def held(master: Master) -> dict[int, int]:
     return {row["id"]: row["number"] for row in rows_of(master).to_pylist()}
 
 
-def issuing(ids: list[int]) -> Callable[[Master], Planned | None]:
+def issue(master: Master, ids: list[int]) -> Planned:
     """Number the ids that the master lacks."""
+    unseen = sorted(set(ids) - set(held(master)))
+    highest = master.marks.get("number", 2)
+    numbers = [highest + 1 + place for place in range(len(unseen))]
+    changes = pa.table({"_op": ["upsert"] * len(unseen), "id": unseen, "number": numbers})
+    return Planned(changes, {"number": highest + len(unseen)})
 
-    def plan(master: Master) -> Planned | None:
-        unseen = sorted(set(ids) - set(held(master)))
-        highest = master.marks.get("number", 2)
-        numbers = [highest + 1 + place for place in range(len(unseen))]
-        changes = pa.table({"_op": ["upsert"] * len(unseen), "id": unseen, "number": numbers})
-        return Planned(changes, {"number": highest + len(unseen)}) if unseen else None
 
-    return plan
+def issuing(ids: list[int]) -> Callable[[Master], Planned | None]:
+    return lambda master: issue(master, ids) if set(ids) - set(held(master)) else None
 
 
 def versions(settled: Settled) -> tuple[int, int, bool]:
@@ -89,12 +89,12 @@ def test_a_crash_between_plan_and_commit_leaves_nothing_behind(path):
 def test_a_faster_writer_makes_it_plan_again_on_what_he_left(path):
     bases = []
 
-    def plan(master: Master) -> Planned | None:
+    def plan(master: Master) -> Planned:
         bases.append(master.version)
         if len(bases) < 4:
-            faster = issuing([3, 10 * len(bases)])(master)
+            faster = issue(master, [3, 10 * len(bases)])
             Master.open(path).apply(faster.changes, marks=faster.marks)
-        return issuing([3, 4])(master)
+        return issue(master, [3, 4])
 
     settled = NumberedChange(path, ("a", 0)).settle(plan)
     assert bases == [1, 2, 3, 4]
@@ -104,9 +104,9 @@ def test_a_faster_writer_makes_it_plan_again_on_what_he_left(path):
 
 
 def test_always_being_overtaken_is_an_error_that_changes_nothing(path):
-    def plan(master: Master) -> Planned | None:
+    def plan(master: Master) -> Planned:
         other_writer(path, master.version)
-        return issuing([3])(master)
+        return issue(master, [3])
 
     with pytest.raises(ConflictError, match="20 times another writer"):
         NumberedChange(path, ("a", 0)).settle(plan)
@@ -114,11 +114,11 @@ def test_always_being_overtaken_is_an_error_that_changes_nothing(path):
 
 
 def test_another_process_with_the_same_change_is_no_conflict(path):
-    def plan(master: Master) -> Planned | None:
-        twin = issuing([3])(master)
+    def plan(master: Master) -> Planned:
+        twin = issue(master, [3])
         Master.open(path).apply(twin.changes, txn=("a", 0), marks=twin.marks)
         other_writer(path, 0)
-        return issuing([3])(master)
+        return issue(master, [3])
 
     assert versions(NumberedChange(path, ("a", 0)).settle(plan)) == (1, 2, True)
 

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -106,9 +107,8 @@ def test_what_a_task_holds_stays_whatever_the_reason(
     assert not (home / "op").exists()
 
 
-@pytest.mark.parametrize("is_removed_before", [True, False])
 def test_an_operator_used_again_while_it_is_judged_stays(
-    is_removed_before: bool, arenas: Arenas, home: Path, no_keeper: None, monkeypatch: pytest.MonkeyPatch
+    arenas: Arenas, home: Path, no_keeper: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = _owned_by(home)
     home.chmod(0o700)
@@ -117,14 +117,37 @@ def test_an_operator_used_again_while_it_is_judged_stays(
     def is_unneeded(path: str, descriptor: int) -> bool:
         monkeypatch.setattr(keeper, "_is_unneeded", real)
         verdict = real(path, descriptor)
-        if is_removed_before:
-            keeper.remove(path)
         with arenas.acquire(0, 1):
             return verdict
 
     monkeypatch.setattr(keeper, "_is_unneeded", is_unneeded)
     keeper.sweep(str(home))
     assert (operator / "0.arena").exists()
+
+
+def test_an_operator_made_anew_while_the_old_one_is_judged_stays(
+    arenas: Arenas, home: Path, no_keeper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock on the old directory says nothing about the tasks in the new one."""
+    _owned_by(home)
+    home.chmod(0o700)
+    real, verdicts = keeper._is_unneeded, 0
+    with ExitStack() as task:
+
+        def is_unneeded(path: str, descriptor: int) -> bool:
+            nonlocal verdicts
+            verdicts += 1
+            if verdicts == 1:
+                keeper.remove(path)
+                monkeypatch.setattr(keeper, "_is_unneeded", real)
+                task.enter_context(arenas.acquire(0, 1))
+                monkeypatch.setattr(keeper, "_is_unneeded", is_unneeded)
+            return True
+
+        monkeypatch.setattr(keeper, "_is_unneeded", is_unneeded)
+        keeper.sweep(str(home))
+        assert (home / "op" / "0.arena").exists()
+    assert verdicts == 1
 
 
 def test_records_that_vanish_are_no_reason(
