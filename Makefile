@@ -1,12 +1,14 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench-engine bench-spark clean
+.PHONY: help setup demo test test-spark-versions soak check format bench-engine bench-spark clean
 
 BIN := .venv/bin
 READY := .venv/.ready
+OLDEST := .venv-spark41
+QUICK := $(addprefix tests/spark/test_,enrich.py types.py streaming.py connect.py)
 CODE = $(wildcard src tests benchmarks examples)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## put all that demo, tests and benchmarks need into .venv
 
@@ -27,6 +29,23 @@ demo: $(READY) ## sales enriched, keyed and written exactly once, while the prod
 test: $(READY) ## run all tests, in random order, warnings as errors
 	$(BIN)/python -m pytest $(ARGS)
 
+test-spark-versions: $(READY) $(OLDEST)/.ready ## a quick run of the Spark tests on the oldest and the newest version
+	@set -e; for python in $(OLDEST)/bin/python $(BIN)/python; do \
+	  echo "pyspark $$($$python -c 'import pyspark; print(pyspark.__version__)')"; \
+	  $$python -m pytest $(QUICK) $(ARGS); \
+	done
+
+$(OLDEST)/.ready: $(READY)
+	@set -e; \
+	if [ ! -x $(OLDEST)/bin/python ]; then $(BIN)/python -m venv $(OLDEST); fi; \
+	grep -v '^pyspark==' constraints.txt > $(OLDEST)/constraints.txt; \
+	$(OLDEST)/bin/python -m pip install --quiet --use-pep517 --disable-pip-version-check \
+	  -c $(OLDEST)/constraints.txt -e '.[spark,java,dev]' 'pyspark==4.1.*'
+	@touch $@
+
+soak: $(READY) ## join a stream for MINUTES=30 while the master changes, and watch memory and files
+	ADJOIN_SOAK_MINUTES=$(or $(MINUTES),30) $(BIN)/python -m pytest -s tests/spark/test_soak.py
+
 check: $(READY) ## format, lint, types, import rules
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
@@ -43,6 +62,6 @@ bench-engine: $(READY) ## measure SSIJ against LMDB, DuckDB, SQLite and Polars
 bench-spark: $(READY) ## measure enrich against Spark's own join, a cached master, DuckDB and LMDB
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 
-clean: ## remove .venv and everything that was built
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
+clean: ## remove environments and everything that was built
+	rm -rf .venv $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
 	find src tests $(wildcard benchmarks examples) -name __pycache__ -type d -prune -exec rm -rf {} +

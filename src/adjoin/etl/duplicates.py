@@ -65,8 +65,8 @@ def deduplicate(
         >>> # clicks.writeStream.foreachBatch(load).option("checkpointLocation", ...).start()
 
     Cost: two times that of `enrich`, a sort by key after each, and an `apply` if there are new keys. Of
-    the new rows those columns that the master has pass through the driver; some 10 million keys at most
-    with the default `spark.driver.maxResultSize`. Persist a batch that is expensive to compute.
+    the new rows those columns that the master has pass through the driver, so they must fit into its
+    memory and into `spark.driver.maxResultSize`. Persist a batch that is expensive to compute.
     """
     refuse_streaming(df, "deduplicate")
     master = master if isinstance(master, Master) else Master.open(master)

@@ -78,7 +78,7 @@ def surrogate_keys(
         >>> # sales.writeStream.foreachBatch(load).option("checkpointLocation", ...).start()
 
     Cost: two times that of `enrich`, the first for the distinct natural keys alone; if there are new
-    ones, an `apply`. New keys pass through the driver, some 10 million of them at most with the default
+    ones, an `apply`. New keys pass through the driver, so they must fit into its memory and into
     `spark.driver.maxResultSize`. The first call on a master reads all of it. Persist a batch that is
     expensive to compute.
     """

@@ -69,7 +69,9 @@ class KeySpool:
     def close(self) -> None:
         """Remove what was written, unless it is finished."""
         if self._file is not None:
-            self.finish().discard()
+            self._file.close()
+            self._file = None
+            files.discard(self._path)
 
 
 def filter_of(parts: Sequence[SpooledKeys], bits: int) -> KeyFilter:

@@ -194,7 +194,8 @@ def _joined(routed: DataFrame, task: EnrichTask, result: StructType) -> DataFram
 
 def _digest(name: str, task: EnrichTask) -> str:
     """The same for every micro-batch and every restart of the query."""
-    return hashlib.sha256(repr((name, task.path, task.algorithm, task.options)).encode()).hexdigest()[:16]
+    told_apart_by = (name, task.path, task.algorithm, task.options, task.memory_bytes, task.partitions)
+    return hashlib.sha256(repr(told_apart_by).encode()).hexdigest()[:16]
 
 
 _pins: OrderedDict[tuple[str, int], Master] = OrderedDict()
