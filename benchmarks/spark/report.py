@@ -22,6 +22,9 @@ an application of its own, fresh each time; contenders take turns, the batches a
 their median, and repetitions by their median. `enrich` gets 5 % of the master's bytes; nobody else is
 limited, and the system's page cache has room for all files.
 
+Balance is the run time of tasks by Spark's event log, the median over micro-batches; of an even number of
+tasks the lower of the two in the middle is taken as the median, which is stricter than their mean.
+
 Every contender's first batches are run once more into files, and DuckDB compares their number and a hash of
 all columns with its own join; the plan of the last micro-batch has to be the one that the contender's name
 says.

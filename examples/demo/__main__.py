@@ -22,6 +22,7 @@ from examples.demo.shop import Shop, products
 def start_spark(directory: Path) -> SparkSession:
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "spark")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -55,6 +56,9 @@ def run(console: Console, directory: Path, options: argparse.Namespace) -> None:
         load_sales(spark, shop.sales, master, facts, options.memory),
         follow_changes(spark, shop.changes, master),
     ]
+    console.print(
+        "sales of a batch | oldest of them | answered without a read | memory | version of products"
+    )
     shop.open()
     try:
         time.sleep(options.seconds)

@@ -77,12 +77,12 @@ class Screen(StreamingQueryListener):
     def _line(self) -> str:
         seen, progress = self.seen, self.seen.latest
         assert progress is not None
+        hits = progress.cache_hits / max(1, progress.rows_in)
         return (
-            f"batch {progress.batch_id:3d} | {progress.rows_in:7,} sales,"
-            f" {progress.rows_in / seen.seconds:9,.0f}/s"
-            f" | oldest {seen.latency_seconds:4.1f} s | {progress.cache_hits / max(1, progress.rows_in):4.0%}"
-            f" without a read | {progress.peak_bytes / 2**20:5.1f} of {progress.memory_bytes / 2**20:.1f} MB"
-            f" | products v{progress.master_version}"
+            f"{progress.rows_in:7,} sales {progress.rows_in / seen.seconds:8,.0f}/s"
+            f" | {seen.latency_seconds:4.1f} s old | {hits:4.0%} unread"
+            f" | {progress.peak_bytes / 2**20:4.0f} of {progress.memory_bytes / 2**20:.0f} MB"
+            f" | v{progress.master_version}"
         )
 
 

@@ -55,6 +55,7 @@ class Shop:
         self._random = np.random.default_rng(seed)
         self._keys = Zipf(rows, exponent=1.0, placement="random", seed=seed)
         self._bursts = BurstyArrivals(sources=sources, seed=seed)
+        self._bursts.rows(1 << sources)  # it begins with all sources off
         self._closed = threading.Event()
         for folder in (self.sales, self.changes):
             folder.mkdir(parents=True)

@@ -11,7 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from adjoin import SchemaError
-from adjoin.spark.types import arrow_schema_for_spark, arrow_settings, spark_schema, stream_schema, to_spark
+from adjoin.spark.types import (
+    arrow_schema_for_spark,
+    arrow_settings,
+    from_spark,
+    spark_schema,
+    stream_schema,
+    to_spark,
+)
 
 NOON_UTC = datetime(2026, 3, 4, 12, 30, 15, 123456, tzinfo=UTC)
 NOON = NOON_UTC.replace(tzinfo=None)
@@ -151,6 +158,13 @@ def test_a_value_beyond_the_range_of_microseconds_is_named() -> None:
     batch = pa.record_batch({"t": pa.array([2**60], pa.timestamp("s"))})
     with pytest.raises(SchemaError, match="column 't'"):
         to_spark(batch, arrow_schema_for_spark(spark_schema(batch.schema), "UTC", False))
+
+
+def test_a_value_from_spark_that_the_master_cannot_hold_is_named() -> None:
+    batch = pa.record_batch({"n": pa.array([Decimal(-1)], pa.decimal128(20, 0)), "other": [1]})
+    with pytest.raises(SchemaError, match="column 'n' has a value that the master's uint64 cannot hold"):
+        from_spark(batch, pa.schema([("n", pa.uint64())]))
+    assert from_spark(batch, pa.schema([("n", pa.string())])).equals(batch)
 
 
 @pytest.mark.parametrize("value", ["interval '1-2' year to month", "make_interval(1, 2)"])

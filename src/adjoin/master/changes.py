@@ -190,7 +190,8 @@ def open_changes(changes: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     if isinstance(changes, pa.RecordBatchReader):
         return changes.schema, iter(changes)
     raise OptionError(
-        f"changes is a {type(changes).__name__}; give a pyarrow Table, RecordBatch or RecordBatchReader"
+        f"changes is a {type(changes).__name__}; give a pyarrow Table, RecordBatch or RecordBatchReader, "
+        "or a Spark DataFrame"
     )
 
 

@@ -26,7 +26,7 @@ def open_dataset(source: Any, batch_bytes: int) -> _Opened:
         return _open_parquet(os.fspath(source), batch_bytes)
     raise OptionError(
         f"source is a {type(source).__name__}; give a pyarrow Table, RecordBatch, RecordBatchReader "
-        "or Dataset, or a path to Parquet"
+        "or Dataset, a path to Parquet, or a Spark DataFrame"
     )
 
 

@@ -28,7 +28,7 @@ class Lists:
 
 
 def test_rows_go_to_the_engine_that_accepts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(OptionError, match="source is a list; give .* a Spark DataFrame"):
+    with pytest.raises(OptionError, match=r"source is a list; give .* a Spark DataFrame"):
         Master.build([1, 2], key="key", path=tmp_path / "m")
     monkeypatch.setattr(engines, "_engines", list(engines._engines))
     register(Lists())
