@@ -29,11 +29,11 @@ demo: $(READY) ## sales enriched, keyed and written exactly once, while the prod
 test: $(READY) ## run all tests, in random order, warnings as errors
 	$(BIN)/python -m pytest $(ARGS)
 
+# Spark 4.1 leaves sockets to the garbage collector, which complains.
 test-spark-versions: $(READY) $(OLDEST)/.ready ## a quick run of the Spark tests on the oldest and the newest version
-	@set -e; for python in $(OLDEST)/bin/python $(BIN)/python; do \
-	  echo "pyspark $$($$python -c 'import pyspark; print(pyspark.__version__)')"; \
-	  $$python -m pytest $(QUICK) $(ARGS); \
-	done
+	$(OLDEST)/bin/python -m pytest $(QUICK) $(ARGS) \
+	  -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
+	$(BIN)/python -m pytest $(QUICK) $(ARGS)
 
 $(OLDEST)/.ready: $(READY)
 	@set -e; \

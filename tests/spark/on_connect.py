@@ -37,7 +37,8 @@ class Scenarios:
         self.spark.streams.addListener(listener)
         stream = read_batches(self.spark, self.work / "in")
         result = adjoin.enrich(stream, self.work / "master", on="id")
-        result = adjoin.enrich(result, self.work / "master", on="id", how="semi")
+        # Not routed: to find ranges Spark runs the first join twice, and Spark 4.1 counts its metrics twice.
+        result = adjoin.enrich(result, self.work / "master", on="id", how="semi", route="none")
         writer = result.writeStream.format("parquet").trigger(availableNow=True)
         writer = writer.option("checkpointLocation", str(self.work / "stream checkpoint"))
         query = writer.start(str(self.work / "stream"))

@@ -3,12 +3,14 @@
 from pyspark.sql import DataFrame, functions
 
 ROUTED_PLAN = (
-    "rangepartitioning(key",
+    "rangepartitioning(xxhash64(shiftright(key",
     "xxhash64(key",
     "MapInArrow",
 )  # the same words as in the plan of `enrich`
+_GROUP_BITS = 7
 
 
 def routed(stream: DataFrame, partitions: int) -> DataFrame:
-    """Ranges of keys, with equal keys spread where one of them fills more than a partition."""
-    return stream.repartitionByRange(partitions, "key", functions.xxhash64(*stream.columns))
+    """Groups of neighbouring keys in a random order, cut into ranges of equally many rows."""
+    group = functions.xxhash64(functions.shiftright("key", _GROUP_BITS))
+    return stream.repartitionByRange(partitions, group, "key", functions.xxhash64(*stream.columns))

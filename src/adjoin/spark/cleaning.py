@@ -1,5 +1,7 @@
 """Telling the hosts that a query has ended, so that they free its page memory."""
 
+import atexit
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -48,4 +50,11 @@ def clean_up_after(session: Any, master_path: str) -> None:
 def _listener(session: Any) -> EndOfQueries:
     listener = EndOfQueries()
     session.streams.addListener(listener)
+    # Spark would complain about a listener that does not answer while Python ends; hosts see that it ends.
+    atexit.register(_remove, session, listener)
     return listener
+
+
+def _remove(session: Any, listener: EndOfQueries) -> None:
+    with suppress(Exception):  # the session may have been stopped, in more ways than one
+        session.streams.removeListener(listener)

@@ -173,7 +173,7 @@ def _parallelism(session: Any) -> int:
 def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partitions: int) -> DataFrame:
     if route not in ROUTES:
         raise OptionError(f"route={route!r} is not one of {', '.join(ROUTES)}")
-    return df if route == "none" else route_by_range(df, master.codec, spec, partitions)
+    return df if route == "none" else route_by_range(df, master, spec, partitions)
 
 
 def _joined(routed: DataFrame, task: EnrichTask, result: StructType) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Which partition a stream row goes to: ranges of the master's order, drawn anew for every micro-batch."""
+"""Which partition a stream row goes to: neighbouring pages to the same one, equally many rows to each."""
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -6,21 +6,27 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType, VariantType
 
 from adjoin.master.keys import KeyCodec
+from adjoin.master.master import Master
 from adjoin.semistream.spec import JoinSpec
 
 ROUTES = ("range", "none")
+_PAGES_PER_GROUP = 4
+"""The fewer, the better are hot pages told from others; the more, the fewer pages lie in two groups."""
 _PER_MICROSECOND = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}
 
 
-def route_by_range(stream: DataFrame, codec: KeyCodec, spec: JoinSpec, partitions: int) -> DataFrame:
+def route_by_range(stream: DataFrame, master: Master, spec: JoinSpec, partitions: int) -> DataFrame:
     """Send rows that want neighbouring pages to the same partition, and as many rows to each.
 
-    Spark samples the keys of every micro-batch and cuts them into ranges of equally many rows, so that
-    a hot page weighs what the stream makes it weigh. Rows of one key are told apart by a hash of the
-    whole row: even a single hot key is spread when it fills more than a partition.
+    Groups of a few neighbouring pages are put into a random order that never changes. Spark samples the
+    rows of every micro-batch and cuts that order into ranges of equally many rows, so that a hot group
+    weighs what the stream makes it weigh, and groups that are seldom wanted, which cost reads, are spread
+    over all ranges. Rows of one group are told apart by key, rows of one key by a hash of the row: even
+    a single hot key is spread when it fills more than a partition.
     """
+    key = master_order(master.codec, spec.predicate.columns)
     row = F.xxhash64(*[column(field.name) for field in stream.schema if is_hashable(field.dataType)])
-    return stream.repartitionByRange(partitions, master_order(codec, spec.predicate.columns), row)
+    return stream.repartitionByRange(partitions, *_groups(key, master), key, row)
 
 
 def master_order(codec: KeyCodec, columns: tuple[str, ...]) -> Column:
@@ -29,10 +35,18 @@ def master_order(codec: KeyCodec, columns: tuple[str, ...]) -> Column:
     A key type for which Spark has no such expression is sorted by another hash: rows are joined all the
     same, but a page may be wanted by several partitions.
     """
-    if codec.ordered:
-        return column(columns[0])
-    parts = zip(columns, codec.types, strict=True)
-    return F.xxhash64(*[_as_hashed(column(name), type_) for name, type_ in parts])
+    parts = zip(columns, codec.types, strict=False)  # of the two columns of a range the first
+    values = [_as_encoded(column(name), type_) for name, type_ in parts]
+    return values[0] if codec.ordered else F.xxhash64(*values)
+
+
+def _groups(key: Column, master: Master) -> list[Column]:
+    """The place of a key's group in the random order; hashed keys are in random order already."""
+    if not master.codec.ordered or not _has_code(master.codec.types[0]) or not master.pages:
+        return []
+    span = int(master.index.last[-1]) - int(master.index.first[0])
+    bits = max(0, (span * _PAGES_PER_GROUP // master.pages).bit_length() - 1)
+    return [F.xxhash64(F.shiftright(key, min(bits, 62)))]
 
 
 def column(name: str) -> Column:
@@ -40,22 +54,29 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _as_hashed(key: Column, type_: pa.DataType) -> Column:
-    """The value whose bytes the codec hashes."""
+def _has_code(type_: pa.DataType) -> bool:
+    """Whether Spark can compute the codec's int64 for a key of this type."""
     is_ = pa.types
-    if is_.is_boolean(type_) or (is_.is_integer(type_) and not is_.is_uint64(type_)):
-        return key.cast("bigint")
+    whole = is_.is_boolean(type_) or (is_.is_integer(type_) and not is_.is_uint64(type_))
+    short = is_.is_decimal(type_) and type_.precision <= 18
+    return bool(whole or short or is_.is_date32(type_) or is_.is_timestamp(type_))
+
+
+def _as_encoded(key: Column, type_: pa.DataType) -> Column:
+    """The key as the codec takes it: its int64 where Spark can compute that, else as it is."""
+    is_ = pa.types
+    if not _has_code(type_):
+        return key
     if is_.is_date32(type_):
         return F.unix_date(key).cast("bigint")
     if is_.is_timestamp(type_):
         epoch = F.to_timestamp_ntz(F.lit("1970-01-01 00:00:00"))
         microseconds = F.unix_micros(key) if type_.tz else F.timestamp_diff("MICROSECOND", epoch, key)
         times, over = _PER_MICROSECOND[type_.unit]
-        return F.floor(microseconds * times / over) if over > 1 else microseconds * times
-    if is_.is_decimal(type_) and type_.precision <= 18:
-        unscaled = key.cast(DecimalType(type_.precision, type_.scale)) * F.lit(10**type_.scale)
-        return unscaled.cast("bigint")
-    return key
+        return F.floor(microseconds / over) if over > 1 else F.try_multiply(microseconds, F.lit(times))
+    if is_.is_decimal(type_):
+        return (key.cast(DecimalType(type_.precision, type_.scale)) * F.lit(10**type_.scale)).cast("bigint")
+    return key.cast("bigint")
 
 
 def is_hashable(type_: DataType) -> bool:
