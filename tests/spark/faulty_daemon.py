@@ -129,10 +129,13 @@ def install() -> None:
         yield from join(task, _faulty(batches))
         reach("last row")
 
-    QueryRecords.version_for = recorded_version  # type: ignore[method-assign]
-    files.link = linked
-    os.posix_fallocate = allocated
-    EnrichTask.join = faulty_join  # type: ignore[method-assign]
+    for place, name, faulty in (
+        (QueryRecords, "version_for", recorded_version),
+        (files, "link", linked),
+        (os, "posix_fallocate", allocated),
+        (EnrichTask, "join", faulty_join),
+    ):
+        setattr(place, name, faulty)
 
 
 def _faulty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

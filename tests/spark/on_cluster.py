@@ -1,4 +1,4 @@
-"""A driver on a standalone cluster: joins, builds and applies there, loses an executor, and is killed.
+"""A driver on a standalone cluster: joins, builds, applies, sees workers and an executor die, and is killed.
 
 Arguments: the directory of the test, the address of the cluster.
 """
@@ -20,6 +20,16 @@ from tests.spark.programs import kill_group, session, write_json
 ROWS = 3_000
 LOST_AT = 1
 """The micro-batch in which an executor is killed."""
+FAULTS = [
+    Fault("room", 0, "full"),
+    Fault("input", 1, "fail"),
+    Fault("recorded", 2, "worker"),
+    Fault("input", 3, "worker"),
+    Fault("last row", 4, "worker"),
+    Fault("last row", 5, "fail"),
+]
+COLD_AT = 3
+"""The micro-batch in which a worker is killed while it holds its arena."""
 
 
 class Scenarios:
@@ -34,16 +44,21 @@ class Scenarios:
         result = adjoin.enrich(static, self.work / "master", on="id", how="left")
         result.write.parquet(str(self.work / "batch"))
 
-    def stream(self, name: str) -> None:
+    def stream(self, name: str, source: str = "in") -> None:
         def write(df: DataFrame, batch_id: int) -> None:
             df.write.mode("overwrite").parquet(str(self.work / name / f"{batch_id:05d}"))
 
-        result = adjoin.enrich(read_batches(self.spark, self.work / "in"), self.work / "master", on="id")
+        result = adjoin.enrich(read_batches(self.spark, self.work / source), self.work / "master", on="id")
         writer = result.writeStream.foreachBatch(write).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(self.work / f"{name} checkpoint")).start()
         query.awaitTermination()
         progress = [EnrichProgress.of(one)[0] for one in query.recentProgress]
-        self.report[name] = [[task.rows_in for task in one.tasks] for one in progress]
+        self.report[name] = [[[task.rows_in, task.pages_read] for task in one.tasks] for one in progress]
+
+    def with_faults(self, name: str, source: str, faults: list[Fault]) -> None:
+        faulty_daemon.plan(self.work / "plan", *faults)
+        self.stream(name, source)
+        self.report[f"{name} faults"] = faulty_daemon.happened(self.work / "plan")
 
     def leave_a_query(self) -> None:
         """A query that has not ended when the driver dies; nobody but the executors owns its arenas."""
@@ -78,9 +93,8 @@ def run(spark: SparkSession, work: Path) -> None:
     scenarios.stream("stream")
     scenarios.count_tasks()
     scenarios.build_and_apply()
-    faulty_daemon.plan(work / "plan", Fault("input", LOST_AT, "executor"))
-    scenarios.stream("lost")
-    scenarios.report["faults"] = faulty_daemon.happened(work / "plan")
+    scenarios.with_faults("faulty", "same", FAULTS)
+    scenarios.with_faults("lost", "in", [Fault("input", LOST_AT, "executor")])
     scenarios.leave_a_query()
     write_json(work / "report.json", scenarios.report)
     kill_group()

@@ -31,7 +31,7 @@ def run(spark: SparkSession, work: Path) -> None:
     query = writer.start()
     write_json(work / "query", str(query.id))
     while not (work / "stop").exists():
-        query.awaitTermination(0.5)
+        query.awaitTermination(1)
         assert query.isActive, query.exception()
     query.stop()
 

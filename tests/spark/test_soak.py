@@ -120,7 +120,7 @@ def soak(tmp_path: Path) -> Iterator[Soak]:
 
 @pytest.mark.timeout(60 * MINUTES + 120)
 def test_every_row_is_explained_and_nothing_grows(soak):
-    until(lambda: (soak.work / "progress").exists(), 90, "a first micro-batch")
+    until((soak.work / "progress").exists, 90, "a first micro-batch")
     began = time.monotonic()
     while time.monotonic() < began + 60 * MINUTES:
         assert soak.driver.process.poll() is None, soak.driver.told()

@@ -151,12 +151,14 @@ class PageFile(PageMemory):
         if self._is_used or self._descriptor < 0:
             raise OptionError(f"{self.path} is closed or in use by another operator; give each its own")
         self._key = key
-        self._views.clear()
+        mapped = self._places()
         left = self._read_header()
         self._is_used = True
         self._write(_IN_USE)
         if left is None:
             self.empty()
+        elif self._places() != mapped:
+            self._views.clear()
         return left
 
     def empty(self) -> None:
@@ -186,7 +188,6 @@ class PageFile(PageMemory):
     def abandon(self) -> None:
         """The user goes and leaves nothing."""
         self._is_used = False
-        self._views.clear()
 
     def array(self, name: str, length: int, dtype: Any, room: int | None = None) -> Array:
         """Notes under this name; zeros where they are new. Asked again, they can be as long as `room`.
@@ -231,11 +232,16 @@ class PageFile(PageMemory):
                 region.reserved = kept
 
     def drop(self) -> None:
-        """What was mapped is no longer the user's."""
-        self._views.clear()
+        """What is mapped stays mapped: the next user in this process need not touch it all anew."""
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the file still has its name."""
+        return os.fstat(self._descriptor).st_nlink > 0
 
     def close(self) -> None:
         """Close the file; memory that operators still hold of it stays mapped."""
+        self._views.clear()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -245,6 +251,9 @@ class PageFile(PageMemory):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _places(self) -> dict[str, tuple[int, int]]:
+        return {name: (region.begin, region.room) for name, region in self._regions.items()}
 
     def _region(self, name: str, room: int) -> None:
         """Find or make a region, and map it."""

@@ -1,27 +1,22 @@
 """What one Spark task of `enrich` does: find the version, take the partition's pages, join, report."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from adjoin.errors import AdjoinError
-from adjoin.master.device import Disk
 from adjoin.master.master import Master
 from adjoin.master.queries import QueryRecords
-from adjoin.master.versions import Home
-from adjoin.parts.pagememory import PageFile
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.spark.hosting import Arenas
 from adjoin.spark.metrics import no_report, report_row
-from adjoin.spark.sharing import share_of
 from adjoin.spark.types import to_spark
+from adjoin.spark.worker import disk, open_master, page_file
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -81,12 +76,12 @@ class EnrichTask:
             raise AdjoinError("enrich runs in a Spark task; join Arrow batches with adjoin.SSIJ instead")
         micro_batch = MicroBatch.current(context)
         version = self._version(micro_batch)
-        master, share_bytes = _open(self.path, version, self.memory_bytes, self.partitions)
+        master, share_bytes = open_master(self.path, version, self.memory_bytes, self.partitions)
         with ExitStack() as stack:
             path = stack.enter_context(self._arena(context, micro_batch, share_bytes))
-            pages = stack.enter_context(PageFile(path, share_bytes))
+            pages = stack.enter_context(page_file(path, share_bytes, keep=micro_batch is not None))
             operator = algorithm_named(self.algorithm)(
-                master, memory=share_bytes, pages=pages, shared_index=True, device=_disk(), **self.options
+                master, memory=share_bytes, pages=pages, shared_index=True, device=disk(), **self.options
             )
             stack.callback(operator.close)
             for batch in operator.run(map(self._as_stream, batches)):
@@ -131,27 +126,3 @@ class EnrichTask:
         facts["partition"] = context.partitionId()
         facts["master_version"] = master.version
         return facts
-
-
-# A worker process lives through many tasks: what they can share stays open between them.
-def _open(path: str, version: int, memory_bytes: int, partitions: int) -> tuple[Master, int]:
-    try:
-        found = os.stat(Home(path).manifest_path(version))
-    except OSError:
-        return _opened.__wrapped__(path, version, memory_bytes, partitions)
-    identity = (found.st_dev, found.st_ino, found.st_mtime_ns)
-    return _opened(path, version, memory_bytes, partitions, identity)
-
-
-@lru_cache(maxsize=4)
-def _opened(
-    path: str, version: int, memory_bytes: int, partitions: int, _manifest: tuple[int, ...] = ()
-) -> tuple[Master, int]:
-    """Manifests are told apart: a master can be removed and built anew at the same path."""
-    master = Master.open(path, version)
-    return master, share_of(master, memory_bytes, partitions)
-
-
-@lru_cache(maxsize=1)
-def _disk() -> Disk:
-    return Disk()
