@@ -82,13 +82,11 @@ def _check_room(path: Path, store: str, master_rows: int) -> None:
 
 
 def _write_master(path: Path, master_rows: int) -> None:
-    """Plain pages, sorted by key: what Spark reads fastest while the files are in the page cache."""
+    """Sorted by key, with the encodings and the compression that Spark itself writes by default."""
     path.mkdir()
     batches = workload.master_batches(master_rows, batch_rows=_GROUP_ROWS)
     for number, first in enumerate(range(0, master_rows, _FILE_ROWS)):
-        with pq.ParquetWriter(
-            path / f"{number:04d}.parquet", workload.SCHEMA, compression="none", use_dictionary=False
-        ) as writer:
+        with pq.ParquetWriter(path / f"{number:04d}.parquet", workload.SCHEMA) as writer:
             for _ in range(first, min(first + _FILE_ROWS, master_rows), _GROUP_ROWS):
                 writer.write_batch(next(batches))
 

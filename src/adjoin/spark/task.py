@@ -16,7 +16,7 @@ from adjoin.semistream.algorithms import algorithm_named
 from adjoin.spark.hosting import Arenas
 from adjoin.spark.metrics import no_report, report_row
 from adjoin.spark.types import to_spark
-from adjoin.spark.worker import disk, open_master, page_file
+from adjoin.spark.worker import disk, open_master, page_files
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -79,7 +79,7 @@ class EnrichTask:
         master, share_bytes = open_master(self.path, version, self.memory_bytes, self.partitions)
         with ExitStack() as stack:
             path = stack.enter_context(self._arena(context, micro_batch, share_bytes))
-            pages = stack.enter_context(page_file(path, share_bytes, keep=micro_batch is not None))
+            pages = stack.enter_context(page_files.use(path, share_bytes, keep=micro_batch is not None))
             operator = algorithm_named(self.algorithm)(
                 master, memory=share_bytes, pages=pages, shared_index=True, device=disk(), **self.options
             )

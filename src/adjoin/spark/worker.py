@@ -1,5 +1,7 @@
 """What a Python worker keeps from one task to the next: it lives through many, of any partition."""
 
+import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,16 +9,29 @@ from functools import lru_cache
 
 from adjoin.master.device import Disk
 from adjoin.master.master import Master
+from adjoin.master.versions import Home
 from adjoin.parts.pagememory import PageFile
 from adjoin.spark.sharing import share_of
 
 _MASTERS_KEPT = 4
 _FILES_KEPT = 8
+_SWEEP_SECONDS = 1.0
+
+
+def open_master(path: str, version: int, memory_bytes: int, partitions: int) -> tuple[Master, int]:
+    """A version of a master with its index mapped, and the share of the memory that a task has."""
+    try:
+        found = os.stat(Home(path).manifest_path(version))
+    except OSError:
+        return _open.__wrapped__(path, version, memory_bytes, partitions, ())
+    return _open(path, version, memory_bytes, partitions, (found.st_dev, found.st_ino, found.st_mtime_ns))
 
 
 @lru_cache(maxsize=_MASTERS_KEPT)
-def open_master(path: str, version: int, memory_bytes: int, partitions: int) -> tuple[Master, int]:
-    """A version of a master with its index mapped, and the share of the memory that a task has."""
+def _open(
+    path: str, version: int, memory_bytes: int, partitions: int, _manifest: tuple[int, ...]
+) -> tuple[Master, int]:
+    """Manifests are told apart: a master can be removed and built anew at the same path."""
     master = Master.open(path, version)
     return master, share_of(master, memory_bytes, partitions)
 
@@ -27,27 +42,57 @@ def disk() -> Disk:
     return Disk()
 
 
-@contextmanager
-def page_file(path: str, share_bytes: int, *, keep: bool) -> Iterator[PageFile]:
-    """The page memory at this path, which the caller has locked.
+class PageFiles:
+    """Page memory that stays mapped: touching it all anew takes as long as joining a small batch.
 
-    It stays mapped afterwards if `keep` says so: touching it all anew takes as long as joining a small
-    batch. What was removed meanwhile is let go.
+    A file that has been removed is let go within a second, so that its memory is free when its query
+    has ended.
     """
-    for gone in [known for known, file in _files.items() if not file.is_linked]:
-        _files.pop(gone).close()
-    file = _files.pop((path, share_bytes), None) or PageFile(path, share_bytes)
-    try:
-        yield file
-    except BaseException:
-        file.close()
-        raise
-    if not keep:
-        file.close()
-        return
-    _files[path, share_bytes] = file
-    if len(_files) > _FILES_KEPT:
-        _files.popitem(last=False)[1].close()
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int], PageFile] = OrderedDict()
+        self._lock = threading.Lock()
+        self._sweeper: threading.Thread | None = None
+
+    @contextmanager
+    def use(self, path: str, share_bytes: int, *, keep: bool) -> Iterator[PageFile]:
+        """The page memory at this path, which the caller has locked; kept after it was left properly."""
+        with self._lock:
+            self._let_go()
+            file = self._kept.pop((path, share_bytes), None)
+        file = file or PageFile(path, share_bytes)
+        try:
+            yield file
+        except BaseException:
+            file.close()
+            raise
+        if keep:
+            self._keep((path, share_bytes), file)
+        else:
+            file.close()
+
+    def _keep(self, name: tuple[str, int], file: PageFile) -> None:
+        with self._lock:
+            self._kept[name] = file
+            if len(self._kept) > _FILES_KEPT:
+                self._kept.popitem(last=False)[1].close()
+            if self._sweeper is None:
+                self._sweeper = threading.Thread(target=self._sweep, name="adjoin page files", daemon=True)
+                self._sweeper.start()
+
+    def _sweep(self) -> None:
+        """Runs as long as there is something to let go."""
+        done = threading.Event()
+        while not done.wait(_SWEEP_SECONDS):
+            with self._lock:
+                self._let_go()
+                if not self._kept:
+                    self._sweeper = None
+                    done.set()
+
+    def _let_go(self) -> None:
+        for name in [name for name, file in self._kept.items() if not file.is_linked]:
+            self._kept.pop(name).close()
 
 
-_files: OrderedDict[tuple[str, int], PageFile] = OrderedDict()
+page_files = PageFiles()
