@@ -131,8 +131,8 @@ def full_cases() -> tuple[Case, ...]:
         100_000_000,
         10_000,
         500_000,
-        small_effort=Effort(60, 12, 60, 12, 5),
-        large_effort=Effort(6, 12, 10, 15, 3),
+        small_effort=Effort(60, 20, 60, 12, 5),
+        large_effort=Effort(6, 20, 10, 15, 3),
     )
 
 
