@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-spark-versions soak check format bench-engine bench-spark clean
+.PHONY: help setup demo test test-slow test-spark-versions soak check format bench-engine bench-spark clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -28,6 +28,9 @@ demo: $(READY) ## sales enriched, keyed and written exactly once, while the prod
 
 test: $(READY) ## run all tests, in random order, warnings as errors
 	$(BIN)/python -m pytest $(ARGS)
+
+test-slow: $(READY) ## run the tests that `make test` leaves out
+	$(BIN)/python -m pytest -m slow $(ARGS)
 
 # Spark 4.1 leaves sockets to the garbage collector, which complains.
 test-spark-versions: $(READY) $(OLDEST)/.ready ## a quick run of the Spark tests on the oldest and the newest version

@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.spark import results
 from benchmarks.spark.cases import ALL
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_every_contender_runs_and_agrees_with_the_oracle(tmp_path):
     command = [sys.executable, "-m", "benchmarks.spark", "--smoke", "--data", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
