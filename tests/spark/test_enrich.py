@@ -104,7 +104,7 @@ def test_chosen_columns_suffix_and_a_path(spark, tmp_path):
     df = spark.createDataFrame(stream)
     result = adjoin.enrich(df, tmp_path / "master", "id", columns=["note", "name"], suffix="_of_product")
     assert result.columns == ["id", "name", "amount", "note", "name_of_product"]
-    chosen = {"columns": ["note", "name"], "suffix": "_of_product"}
+    chosen: dict[str, Any] = {"columns": ["note", "name"], "suffix": "_of_product"}
     assert rows_of(result) == wanted(stream, table, **chosen)
 
 

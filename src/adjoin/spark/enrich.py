@@ -68,8 +68,9 @@ def enrich(
         algorithm: The operator; "ssij".
         partitions: Tasks that share the budget and, if rows are routed, the master; by default as many
             as can run at once. With `route="none"` no more than so many join at once on one host.
-        route: "range" sends rows with neighbouring keys to the same task, equally many to each; Spark
-            reads the micro-batch a second time to find the ranges. "none" leaves rows where they are.
+        route: "range" sends rows with neighbouring keys to the same task, equally many to each; to find
+            the ranges Spark runs twice what lies before since the last shuffle, so of two joins in a row
+            the second is better off with "none", which leaves rows where they are.
         deadline: Seconds within which a row is answered once a task has it, or the name of a column
             with the moment; see `SSIJ`. The end of the micro-batch answers all rows in any case.
         within: Range join: master key between stream key - within and stream key + within.

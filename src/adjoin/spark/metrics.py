@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -33,8 +33,7 @@ _SUMS = (
     "memory_bytes",
     "peak_bytes",
 )
-_MAXIMA = ("microseconds_waiting_max", "master_version")
-_OF_A_TASK = ("partition", "rows_in", "pages_read", "microseconds")
+_TASKS = "tasks"
 
 
 @dataclass(frozen=True)
@@ -100,22 +99,23 @@ class EnrichProgress:
         found = []
         for name, observed in progress.observedMetrics.items():
             facts = _as_mapping(observed)
-            if _is_ours(name) and facts.get("tasks"):
-                found.append(cls._of(name, progress, facts))
+            if _is_ours(name) and facts.get(_TASKS):
+                found.append(cls._of(name, progress, [_as_mapping(task) for task in facts[_TASKS]]))
         return found
 
     @classmethod
-    def _of(cls, name: str, progress: StreamingQueryProgress, facts: Mapping[str, Any]) -> "EnrichProgress":
-        tasks = sorted((_task(_as_mapping(task)) for task in facts["tasks"]), key=lambda task: task.partition)
+    def _of(
+        cls, name: str, progress: StreamingQueryProgress, tasks: list[Mapping[str, Any]]
+    ) -> "EnrichProgress":
         return cls(
             name=name,
             query_id=str(progress.id),
             query_name=progress.name,
             batch_id=progress.batchId,
-            master_version=facts["master_version"],
-            seconds_waiting_max=facts["microseconds_waiting_max"] / 1e6,
-            tasks=tuple(tasks),
-            **{name: facts[name] for name in _SUMS},
+            master_version=max(task["master_version"] for task in tasks),
+            seconds_waiting_max=max(task["microseconds_waiting_max"] for task in tasks) / 1e6,
+            tasks=tuple(sorted(map(_task, tasks), key=lambda task: task.partition)),
+            **{number: sum(task[number] for task in tasks) for number in _SUMS},
         )
 
 
@@ -161,23 +161,9 @@ def no_report(rows: int) -> pa.Array:
 
 def observe_reports(result: DataFrame, name: str) -> DataFrame:
     """Take the report rows out, and let Spark's progress have what they say."""
-    # One list of reports instead of a sum for each number: the rows between cost a single look each.
-    reports = F.collect_list(REPORT_COLUMN)
-    numbers = [_fold(reports, key, lambda total, value: total + value).alias(key) for key in _SUMS]
-    numbers += [_fold(reports, key, F.greatest).alias(key) for key in _MAXIMA]
-    tasks = F.transform(
-        reports, lambda report: F.struct(*[F.element_at(report, F.lit(key)).alias(key) for key in _OF_A_TASK])
-    )
-    observed = result.observe(name, *numbers, tasks.alias("tasks"))
+    # One list of all reports: an expression for each number would have to be planned in every micro-batch.
+    observed = result.observe(name, F.collect_list(REPORT_COLUMN).alias(_TASKS))
     return observed.filter(F.col(REPORT_COLUMN).isNull()).drop(REPORT_COLUMN)
-
-
-def _fold(reports: Column, key: str, merge: Callable[[Column, Column], Column]) -> Column:
-    return F.aggregate(
-        reports,
-        F.lit(0).cast("bigint"),
-        lambda total, report: merge(total, F.element_at(report, F.lit(key))),
-    )
 
 
 def _is_ours(name: str) -> bool:

@@ -10,7 +10,7 @@ from adjoin.master.master import Master
 from adjoin.semistream.spec import JoinSpec
 
 ROUTES = ("range", "none")
-_PAGES_PER_GROUP = 4
+_PAGES_PER_GROUP = 16
 """The fewer, the better are hot pages told from others; the more, the fewer pages lie in two groups."""
 _PER_MICROSECOND = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}
 
