@@ -179,7 +179,7 @@ def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partition
 
 def _joined(routed: DataFrame, task: EnrichTask, result: StructType) -> DataFrame:
     """Run the task and observe it, under a name that no other `enrich` of the query has."""
-    for number in range(1, _MOST_ENRICHES):
+    for number in range(1, _MOST_ENRICHES + 1):
         name = OBSERVATION if number == 1 else f"{OBSERVATION}_{number}"
         named = replace(task, operator=_digest(name, task))
         try:
