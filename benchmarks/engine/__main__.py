@@ -1,19 +1,17 @@
 """`python -m benchmarks.engine`: build what is missing, measure, write the table."""
 
 import argparse
-import contextlib
-import fcntl
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.engine import report, results
+from benchmarks.common.results import Result, describe_run
+from benchmarks.common.running import DOCS, add_contenders, alone
+from benchmarks.engine import report
 from benchmarks.engine.cases import FULL_EFFORT, GOALS, OURS, QUICK_EFFORT, STORES, full_cases, quick_cases
-from benchmarks.engine.runner import Plan, Result, run_case
+from benchmarks.engine.results import TABLE
+from benchmarks.engine.runner import Plan, run_case
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-_CONTENDERS = (*OURS, *STORES, "polars")
 
 
 def _arguments() -> argparse.Namespace:
@@ -24,20 +22,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", choices=GOALS, action="append", help="measure this goal alone (may be repeated)"
     )
-    parser.add_argument(
-        "--contenders", default="", help=f"some of {','.join(_CONTENDERS)}; the docs are not written"
-    )
+    add_contenders(parser, (*OURS, *STORES, "polars"))
     parser.add_argument(
         "--data", type=Path, default=_REPOSITORY / "build" / "bench", help="where data sets are kept"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repetitions", type=int, default=0, help="default: 3, or 1 with --quick")
-    arguments = parser.parse_args()
-    arguments.contenders = tuple(name for name in arguments.contenders.split(",") if name)
-    unknown = set(arguments.contenders) - set(_CONTENDERS)
-    if unknown:
-        parser.error(f"unknown contenders {sorted(unknown)}, there are {', '.join(_CONTENDERS)}")
-    return arguments
+    return parser.parse_args()
 
 
 def _show(result: Result) -> None:
@@ -53,26 +44,10 @@ def _show(result: Result) -> None:
     )
 
 
-@contextlib.contextmanager
-def _alone(data: Path) -> Iterator[None]:
-    """Two runs at once would share disk, cores and page cache, and neither would measure anything."""
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SystemExit(
-                f"another run uses {data}; wait for its end or give --data another folder"
-            ) from None
-        yield
-
-
 def main() -> None:
     """Run the chosen cases and write the results."""
-    # an orderly exit removes the control group and ends the process in it
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     arguments = _arguments()
-    with _alone(arguments.data.resolve()):
+    with alone(arguments.data.resolve()):
         _run(arguments)
 
 
@@ -86,15 +61,15 @@ def _run(arguments: argparse.Namespace) -> None:
         all_variants=not arguments.quick,
     )
     goals = set(arguments.only or GOALS)
-    origin, rows = results.describe_run(), []
+    origin, rows = describe_run(), []
     for case in quick_cases() if arguments.quick else full_cases():
         for result in run_case(plan, case) if case.goal in goals else ():
             rows.append({**origin, **result})
             _show(result)
-    folder = _REPOSITORY / "docs" / "benchmarks"
+    folder = DOCS
     if arguments.quick or arguments.contenders:
         folder = plan.data / ("quick" if arguments.quick else "partial")
-    results.replace_goals(folder / "engine.csv", goals, rows)
+    TABLE.replace(folder / "engine.csv", goals, rows)
     report.write(folder / "engine.csv", folder / "engine.md")
     print(f"results: {folder / 'engine.md'}", file=sys.stderr)
 

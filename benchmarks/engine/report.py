@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.engine import results
+from benchmarks.common import page
+from benchmarks.common.results import Row, read
 from benchmarks.engine.cases import GOALS, OURS, Goal
 from benchmarks.engine.contenders.catalogue import contender_class
-
-Row = dict[str, str]
 
 _INTRODUCTION = """# SSIJ against other engines
 
@@ -26,14 +25,11 @@ all are run once, the best is repeated, and the median of its repetitions counts
 
 def write(csv_path: Path, markdown_path: Path) -> None:
     """Read the results, write the page."""
-    rows = results.read(csv_path)
+    rows = read(csv_path)
     parts = [_INTRODUCTION, _origin(rows), "## Verdicts\n", _verdicts(rows)]
     parts += [_goal_section(goal, [row for row in rows if row["goal"] == goal]) for goal in GOALS]
-    parts += ["## Settings\n", _settings(rows)]
-    notes = markdown_path.with_name("engine_notes.md")
-    if notes.exists():
-        parts.append(f"What the profiles show: [{notes.stem}]({notes.name}).\n")
-    markdown_path.write_text("\n".join(part for part in parts if part))
+    parts += ["## Settings\n", page.contenders(rows, lambda name: contender_class(name).settings)]
+    page.write(markdown_path, parts)
 
 
 def _origin(rows: list[Row]) -> str:
@@ -117,8 +113,3 @@ def _line(group: list[Row]) -> str:
         f"{start} | {len(group)} | {statistics.median(speeds):,.0f} | {spread} | {seconds:.4f} | {peak:,.0f} "
         f"| {row['cap'].split(':')[0]} |"
     )
-
-
-def _settings(rows: list[Row]) -> str:
-    names = list(dict.fromkeys(row["contender"] for row in rows))
-    return "\n".join(f"- **{name}**: {contender_class(name).settings}" for name in names) + "\n"

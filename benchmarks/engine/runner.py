@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from benchmarks.common.results import Result
 from benchmarks.engine.cap import Group, evict, memory_cap
 from benchmarks.engine.cases import Case, Effort
 from benchmarks.engine.contenders.catalogue import contender_class
@@ -28,9 +28,6 @@ class Plan:
     repetitions: int
     only_contenders: tuple[str, ...] = ()
     all_variants: bool = True
-
-
-Result = dict[str, Any]
 
 
 def run_case(plan: Plan, case: Case) -> Iterator[Result]:

@@ -1,20 +1,18 @@
 """`python -m benchmarks.spark`: make the data that is missing, measure, write the table."""
 
 import argparse
-import contextlib
-import fcntl
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.spark import report, results
+from benchmarks.common.results import Result, describe_run
+from benchmarks.common.running import DOCS, add_contenders, alone
+from benchmarks.spark import report
 from benchmarks.spark.cases import ALL, SETTINGS, full_cases, smoke_cases
 from benchmarks.spark.datasets import SCRATCH_PREFIX, default_folder
-from benchmarks.spark.runner import Plan, Preparation, Result, run
-
-_REPOSITORY = Path(__file__).resolve().parents[2]
+from benchmarks.spark.results import TABLE
+from benchmarks.spark.runner import Plan, Preparation, run
 
 
 def _arguments() -> argparse.Namespace:
@@ -28,7 +26,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--skip", choices=SETTINGS, action="append", help="leave this setting out (may be repeated)"
     )
-    parser.add_argument("--contenders", default="", help=f"some of {','.join(ALL)}; the docs are not written")
+    add_contenders(parser, ALL)
     parser.add_argument(
         "--data",
         type=Path,
@@ -38,12 +36,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=0, help="default: 3, or 1 with --smoke")
-    arguments = parser.parse_args()
-    arguments.contenders = tuple(name for name in arguments.contenders.split(",") if name)
-    unknown = set(arguments.contenders) - set(ALL)
-    if unknown:
-        parser.error(f"unknown contenders {sorted(unknown)}, there are {', '.join(ALL)}")
-    return arguments
+    return parser.parse_args()
 
 
 def _show(result: Result) -> None:
@@ -59,25 +52,9 @@ def _show(result: Result) -> None:
     )
 
 
-@contextlib.contextmanager
-def _alone(data: Path) -> Iterator[None]:
-    """Two runs at once would share disk and cores, and neither would measure anything."""
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SystemExit(
-                f"another run uses {data}; wait for its end or give --data another folder"
-            ) from None
-        for left_by_a_killed_run in data.glob(f"{SCRATCH_PREFIX}*"):
-            shutil.rmtree(left_by_a_killed_run)
-        yield
-
-
 def _measure(plan: Plan, settings: set[str], smoke: bool, repeat: int) -> Iterator[list[Result]]:
     """The rows of each setting when it is done; all at once in the smoke test, which is one application."""
-    origin = results.describe_run()
+    origin = describe_run()
     cases = [
         Preparation(plan, case)
         for case in (smoke_cases() if smoke else full_cases())
@@ -96,19 +73,19 @@ def _measure(plan: Plan, settings: set[str], smoke: bool, repeat: int) -> Iterat
 
 def main() -> None:
     """Run the chosen settings and write the results."""
-    # an orderly exit ends the Spark application too
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     arguments = _arguments()
     settings = set(arguments.only or SETTINGS) - set(arguments.skip or ())
     data = arguments.data.resolve()
     plan = Plan(data, arguments.seed, arguments.contenders)
-    folder = _REPOSITORY / "docs" / "benchmarks"
+    folder = DOCS
     if arguments.smoke or arguments.contenders:
         folder = data / ("smoke" if arguments.smoke else "partial")
     repeat = arguments.repeat or (1 if arguments.smoke else 3)
-    with _alone(data):
+    with alone(data):
+        for left_by_a_killed_run in data.glob(f"{SCRATCH_PREFIX}*"):
+            shutil.rmtree(left_by_a_killed_run)
         for rows in _measure(plan, settings, arguments.smoke, repeat):
-            results.replace_settings(folder / "spark.csv", {str(row["setting"]) for row in rows}, rows)
+            TABLE.replace(folder / "spark.csv", {str(row["setting"]) for row in rows}, rows)
             report.write(folder / "spark.csv", folder / "spark.md")
     print(f"results: {folder / 'spark.md'}", file=sys.stderr)
 

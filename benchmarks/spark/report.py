@@ -3,11 +3,10 @@
 import statistics
 from pathlib import Path
 
-from benchmarks.spark import results
+from benchmarks.common import page
+from benchmarks.common.results import Row, read
 from benchmarks.spark.cases import GOALS, SETTINGS, Goal, Side
 from benchmarks.spark.contenders.catalogue import contender_class
-
-Row = dict[str, str]
 
 _INTRODUCTION = """# enrich against Spark's own join
 
@@ -52,14 +51,11 @@ _MEASURES = {
 
 def write(csv_path: Path, markdown_path: Path) -> None:
     """Read the results, write the page."""
-    rows = results.read(csv_path)
+    rows = read(csv_path)
     parts = [_INTRODUCTION, _origin(rows), "## Goals\n", _goals(rows)]
     parts += [_section(setting, [row for row in rows if row["setting"] == setting]) for setting in SETTINGS]
-    parts += ["## Contenders\n", _contenders(rows)]
-    notes = markdown_path.with_name("spark_notes.md")
-    if notes.exists():
-        parts.append(f"What the profiles show: [{notes.stem}]({notes.name}).\n")
-    markdown_path.write_text("\n".join(part for part in parts if part))
+    parts += ["## Contenders\n", page.contenders(rows, lambda name: contender_class(name).settings)]
+    page.write(markdown_path, parts)
 
 
 def _origin(rows: list[Row]) -> str:
@@ -160,8 +156,3 @@ def _with_range(group: list[Row], measure: str, digits: int) -> tuple[str, str]:
         return "", ""
     spread = f"{min(numbers):.{digits}f} to {max(numbers):.{digits}f}" if len(numbers) > 1 else ""
     return f"{statistics.median(numbers):.{digits}f}", spread
-
-
-def _contenders(rows: list[Row]) -> str:
-    names = list(dict.fromkeys(row["contender"] for row in rows))
-    return "\n".join(f"- **{name}**: {contender_class(name).settings}" for name in names) + "\n"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from benchmarks.common.results import Result
 from benchmarks.spark import check
 from benchmarks.spark.cases import Case
 from benchmarks.spark.contenders.catalogue import contender_class
@@ -17,8 +17,6 @@ from benchmarks.spark.datasets import Sales, master_of, sales_of
 from benchmarks.spark.measure import Task
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-
-Result = dict[str, Any]
 
 
 @dataclass(frozen=True)

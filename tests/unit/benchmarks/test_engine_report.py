@@ -1,6 +1,8 @@
 from pathlib import Path
 
-from benchmarks.engine import report, results
+from benchmarks.common.results import read
+from benchmarks.engine import report
+from benchmarks.engine.results import TABLE
 
 
 def row(goal: str, contender: str, speed: float, **more: object) -> dict[str, object]:
@@ -26,7 +28,7 @@ def row(goal: str, contender: str, speed: float, **more: object) -> dict[str, ob
 
 
 def page(folder: Path, rows: list[dict[str, object]]) -> list[str]:
-    results.replace_goals(folder / "engine.csv", {str(each["goal"]) for each in rows}, rows)
+    TABLE.replace(folder / "engine.csv", {str(each["goal"]) for each in rows}, rows)
     report.write(folder / "engine.csv", folder / "engine.md")
     return (folder / "engine.md").read_text().splitlines()
 
@@ -70,7 +72,7 @@ def test_absent_keys_are_compared_with_the_same_mode_where_all_exist(tmp_path: P
 def test_a_goal_measured_again_replaces_its_rows_and_no_others(tmp_path: Path) -> None:
     page(tmp_path, [row("small", "lmdb", 1.0), row("large", "lmdb", 2.0)])
     page(tmp_path, [row("small", "lmdb", 3.0)])
-    speeds = {each["goal"]: float(each["rows_per_second"]) for each in results.read(tmp_path / "engine.csv")}
+    speeds = {each["goal"]: float(each["rows_per_second"]) for each in read(tmp_path / "engine.csv")}
     assert speeds == {"small": 3.0, "large": 2.0}
 
 

@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.spark import report, results
+from benchmarks.common.results import read
+from benchmarks.spark import report
 from benchmarks.spark.cases import IDENTITY, OURS, ROUTED, SPARK_BROADCAST
+from benchmarks.spark.results import TABLE
 
 
 def row(setting: str, case: str, contender: str, seconds: float, **more: object) -> dict[str, object]:
@@ -27,7 +29,7 @@ def row(setting: str, case: str, contender: str, seconds: float, **more: object)
 
 
 def page(folder: Path, rows: list[dict[str, object]]) -> list[str]:
-    results.replace_settings(folder / "spark.csv", {str(each["setting"]) for each in rows}, rows)
+    TABLE.replace(folder / "spark.csv", {str(each["setting"]) for each in rows}, rows)
     report.write(folder / "spark.csv", folder / "spark.md")
     return (folder / "spark.md").read_text().splitlines()
 
@@ -92,7 +94,5 @@ def test_a_failure_is_shown_and_not_judged(tmp_path):
 def test_a_setting_measured_again_replaces_its_rows_and_no_others(tmp_path):
     page(tmp_path, [row("small", "batches", OURS, 1.0), row("large", "batches", OURS, 2.0)])
     page(tmp_path, [row("small", "batches", OURS, 3.0)])
-    seconds = {
-        each["setting"]: float(each["add_batch_seconds"]) for each in results.read(tmp_path / "spark.csv")
-    }
+    seconds = {each["setting"]: float(each["add_batch_seconds"]) for each in read(tmp_path / "spark.csv")}
     assert seconds == {"small": 3.0, "large": 2.0}
