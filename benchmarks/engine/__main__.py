@@ -4,12 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.common.results import Result, describe_run
-from benchmarks.common.running import DOCS, add_contenders, alone
 from benchmarks.engine import report
 from benchmarks.engine.cases import FULL_EFFORT, GOALS, OURS, QUICK_EFFORT, STORES, full_cases, quick_cases
 from benchmarks.engine.results import TABLE
 from benchmarks.engine.runner import Plan, run_case
+from benchmarks.harness.results import Result, describe_run
+from benchmarks.harness.running import DOCS, add_contenders, alone
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 

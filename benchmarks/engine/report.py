@@ -1,14 +1,14 @@
-"""The table in the docs, drawn from the CSV alone."""
+"""The page in the docs, drawn from the CSV; what contenders are told is as they are now."""
 
 import statistics
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.common import page
-from benchmarks.common.results import Row, read
 from benchmarks.engine.cases import GOALS, OURS, Goal
 from benchmarks.engine.contenders.catalogue import contender_class
+from benchmarks.harness import page
+from benchmarks.harness.results import Row, read
 
 _INTRODUCTION = """# SSIJ against other engines
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.common.results import Result
 from benchmarks.engine.cap import Group, evict, memory_cap
 from benchmarks.engine.cases import Case, Effort
 from benchmarks.engine.contenders.catalogue import contender_class
 from benchmarks.engine.datasets import dataset_of, stream_of
 from benchmarks.engine.measure import Task
+from benchmarks.harness.results import Result
 
 _STAYED_CACHED_BYTES = 16 << 20  # more than this cached outside the group, and the cap means little
 

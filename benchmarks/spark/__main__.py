@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.common.results import Result, describe_run
-from benchmarks.common.running import DOCS, add_contenders, alone
+from benchmarks.harness.results import Result, describe_run
+from benchmarks.harness.running import DOCS, add_contenders, alone
 from benchmarks.spark import report
 from benchmarks.spark.cases import ALL, SETTINGS, full_cases, smoke_cases
 from benchmarks.spark.datasets import SCRATCH_PREFIX, default_folder

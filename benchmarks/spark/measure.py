@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,19 +62,21 @@ class Application:
         """Run the stream, then its beginning once more into files that are checked."""
         kind = contender_class(task.contender)
         started = time.perf_counter()
-        contender = kind(Setup(self.spark, Path(task.master), task.memory_bytes, task.partitions))
-        frame = contender.join(self._read(task.sales))
-        prepare_seconds = time.perf_counter() - started
-        effort = Effort(**task.effort)
-        opened = time.time()
-        batches, plan = self._stream(frame, effort)
-        closed = time.time()
-        check.check_plan(kind, plan)
-        check.check_rows(task.contender, task.batch_rows, [each.rows_out for each in batches])
-        held_bytes = contender.held_bytes()
-        answer = self._write(contender.join(self._read(task.checked_sales)))
-        contender.close()
-        measured = effort.measured([each.trigger_seconds for each in batches]) or range(0)
+        setup = Setup(self.spark, Path(task.master), task.memory_bytes, task.partitions)
+        with closing(kind(setup)) as contender:
+            frame = contender.join(self._read(task.sales))
+            prepare_seconds = time.perf_counter() - started
+            effort = Effort(**task.effort)
+            opened = time.time()
+            batches, plan = self._stream(frame, effort)
+            closed = time.time()
+            check.check_plan(kind, plan)
+            check.check_rows(task.contender, task.batch_rows, [each.rows_out for each in batches])
+            held_bytes = contender.held_bytes()
+            answer = self._write(contender.join(self._read(task.checked_sales)))
+        measured = effort.measured([each.trigger_seconds for each in batches])
+        if not measured:
+            raise check.CheckError(f"{task.contender} ended after {len(batches)} batches, too few to measure")
         return {
             **_describe([batches[at] for at in measured]),
             "warm_batches": measured.start,

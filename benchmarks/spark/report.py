@@ -1,10 +1,10 @@
-"""The table in the docs, drawn from the CSV alone."""
+"""The page in the docs, drawn from the CSV; what contenders are told is as they are now."""
 
 import statistics
 from pathlib import Path
 
-from benchmarks.common import page
-from benchmarks.common.results import Row, read
+from benchmarks.harness import page
+from benchmarks.harness.results import Row, read
 from benchmarks.spark.cases import GOALS, SETTINGS, Goal, Side
 from benchmarks.spark.contenders.catalogue import contender_class
 

@@ -1,6 +1,6 @@
 """What a result of this benchmark says."""
 
-from benchmarks.common.results import Table
+from benchmarks.harness.results import Table
 
 TABLE = Table(
     columns=(

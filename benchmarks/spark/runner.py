@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.common.results import Result
+from benchmarks.harness.results import Result
 from benchmarks.spark import check
 from benchmarks.spark.cases import Case
 from benchmarks.spark.contenders.catalogue import contender_class

@@ -64,11 +64,11 @@ _ON_SPARK = {
 
 def __getattr__(name: str) -> Any:
     """What needs Spark is imported when it is asked for: the joins in process do without."""
-    if name == "etl":
-        return importlib.import_module("adjoin.etl")
-    if name not in _ON_SPARK:
+    if name != "etl" and name not in _ON_SPARK:
         raise AttributeError(f"module 'adjoin' has no attribute {name!r}")
     try:
+        if name == "etl":
+            return importlib.import_module("adjoin.etl")
         return getattr(importlib.import_module(_ON_SPARK[name]), name)
     except ModuleNotFoundError as error:
         if error.name != "pyspark":

@@ -5,7 +5,6 @@ Arguments: the directory of the test, the address of the cluster.
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +15,7 @@ from tests.spark import faulty_daemon
 from tests.spark.faulty_daemon import Fault
 from tests.spark.goods import products, read_batches
 from tests.spark.programs import kill_group, session, write_json
+from tests.spark.scenarios import Scenarios
 
 ROWS = 3_000
 LOST_AT = 1
@@ -32,18 +32,7 @@ COLD_AT = 3
 """The micro-batch in which a worker is killed while it holds its arena."""
 
 
-class Scenarios:
-    """Each leaves its rows in a directory of its name; what else is asked goes into the report."""
-
-    def __init__(self, spark: SparkSession, work: Path) -> None:
-        self.spark, self.work = spark, work
-        self.report: dict[str, Any] = {}
-
-    def batch(self) -> None:
-        static = self.spark.read.parquet(str(self.work / "in"))
-        result = adjoin.enrich(static, self.work / "master", on="id", how="left")
-        result.write.parquet(str(self.work / "batch"))
-
+class ClusterScenarios(Scenarios):
     def stream(self, name: str, source: str = "in") -> None:
         def write(df: DataFrame, batch_id: int) -> None:
             df.write.mode("overwrite").parquet(str(self.work / name / f"{batch_id:05d}"))
@@ -88,7 +77,7 @@ class Scenarios:
 
 
 def run(spark: SparkSession, work: Path) -> None:
-    scenarios = Scenarios(spark, work)
+    scenarios = ClusterScenarios(spark, work)
     scenarios.batch()
     scenarios.stream("stream")
     scenarios.count_tasks()

@@ -7,7 +7,6 @@ import sys
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,22 +14,12 @@ import adjoin
 from adjoin import EnrichListener, EnrichProgress, Master
 from tests.spark.goods import products, read_batches
 from tests.spark.programs import until, write_json
+from tests.spark.scenarios import Scenarios
 
 ROWS = 2_000
 
 
-class Scenarios:
-    """Each leaves its rows in a directory of its name; what else is asked goes into the report."""
-
-    def __init__(self, spark: SparkSession, work: Path) -> None:
-        self.spark, self.work = spark, work
-        self.report: dict[str, Any] = {}
-
-    def batch(self) -> None:
-        static = self.spark.read.parquet(str(self.work / "in"))
-        result = adjoin.enrich(static, self.work / "master", on="id", how="left")
-        result.write.parquet(str(self.work / "batch"))
-
+class ConnectScenarios(Scenarios):
     def stream(self) -> None:
         heard: list[EnrichProgress] = []
         listener = EnrichListener(heard.append)
@@ -86,7 +75,7 @@ def run(work: Path) -> None:
     spark = SparkSession.builder.remote("local[2]").appName("adjoin on Connect").getOrCreate()
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     try:
-        scenarios = Scenarios(spark, work)
+        scenarios = ConnectScenarios(spark, work)
         scenarios.batch()
         scenarios.stream()
         scenarios.foreach_batch()

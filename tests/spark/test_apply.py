@@ -139,6 +139,25 @@ def test_changes_of_unknown_order_are_refused(
     assert master.apply(inserts).rows == 3
 
 
+@pytest.mark.parametrize("many", [True, False])
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "UTC"])
+def test_changes_in_the_order_of_their_times(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, many: bool, zone: str
+) -> None:
+    if many:
+        request.getfixturevalue("many_tasks")
+    master = build_master(as_table([(1, "a")], "int64"), "key", tmp_path)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        df = spark.createDataFrame(as_changes([("upsert", 1, "x"), ("upsert", 2, "y"), ("upsert", 1, "z")]))
+        timed = df.selectExpr("_op", "key", "value", "timestamp_seconds(-at) AS at")
+        newer = master.apply(timed, order_by="at")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert rows_of(newer)["value"].to_pylist() == ["x", "y"]
+
+
 @pytest.mark.usefixtures("many_tasks")
 def test_changes_that_cannot_be_applied_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     master = build_master(as_table([(1, "a")], "int64"), "key", tmp_path)

@@ -58,6 +58,11 @@ def test_arguments_are_refused_before_anything_runs(spark, master, change, optio
         adjoin.enrich(df.selectExpr(*change) if change else df, master, **{"on": "id", **options})
 
 
+def test_only_a_dataframe_is_enriched(master):
+    with pytest.raises(OptionError, match="df is a Table; enrich takes a Spark DataFrame"):
+        adjoin.enrich(sales(10, 10), master, on="id")
+
+
 def test_masters_of_the_same_name_are_told_apart(spark, tmp_path):
     """Two directories called alike, whose columns are called alike too."""
     first, second = products(ROWS), products(ROWS, step=3, note="second")

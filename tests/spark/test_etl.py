@@ -312,6 +312,18 @@ def test_a_change_stream_waits_for_faster_writers(spark, tmp_path, monkeypatch):
     assert Master.open(tmp_path / "master").version == master.version == 5
 
 
+def test_a_new_checkpoint_under_an_old_name_is_refused(spark, tmp_path):
+    master = build(products(3), tmp_path / "master")
+    changes = spark.createDataFrame([("delete", 2)], "_op string, id long")
+    apply_batch = etl.apply_changes(master, "feed")
+    apply_batch(changes, 0)
+    apply_batch(changes, 1)
+    apply_batch(changes, 1)
+    with pytest.raises(OptionError, match=r"micro-batch 0 of 'feed' is older than 1.*give that another name"):
+        apply_batch(changes, 0)
+    assert Master.open(tmp_path / "master").version == 3
+
+
 def test_what_cannot_work_is_said_at_once(spark, tmp_path):
     master = build(DIMENSION.empty_table(), tmp_path / "master", key=["shop", "item"])
     df = spark.createDataFrame(facts([("a", 1)]))

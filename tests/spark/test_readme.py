@@ -11,13 +11,15 @@ import pytest
 from adjoin import Master
 
 ROOT = Path(__file__).parents[2]
-PATH = re.compile(r'"(products\.parquet|sales\.parquet|sales|changes|checkpoint|facts|masters/\w+)"')
+PATH = re.compile(r'"(products\.parquet|sales\.parquet|sales|changes|checkpoint|upkeep|facts|masters/\w+)"')
 
 
 def test_the_examples_run_one_after_the_other(spark, tmp_path):
     known = pa.table({"product_id": [7, 8], "name": ["ink", "pad"], "price": [2.0, 3.0]})
     sold = pa.table({"sale": [1, 2, 3], "product_id": [7, 8, 9]})
-    changes = known.append_column("_op", pa.array(["delete", "upsert"]))
+    changes = known.append_column("_op", pa.array(["delete", "upsert"])).append_column(
+        "changed", pa.array([0, 1], pa.timestamp("us", "UTC"))
+    )
     pq.write_table(known, tmp_path / "products.parquet")
     pq.write_table(sold, tmp_path / "sales.parquet")
     for name, rows in {"sales": sold, "changes": changes}.items():

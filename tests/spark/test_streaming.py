@@ -1,16 +1,19 @@
 """Streaming queries: rows, versions, replays, warm pages, metrics."""
 
 import shutil
-import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import adjoin
 from adjoin import EnrichListener, EnrichProgress, Master
+from tests.spark.programs import until
 from tests.spark.shop import build, products, read_batches, rows_of, sales, wanted, write_batches
 
 
@@ -133,25 +136,63 @@ def test_metrics_arrive_in_the_progress_of_the_query(spark, tmp_path):
     assert all(task.seconds > 0 for task in progress.tasks)
 
 
-def test_page_memory_is_freed_when_the_query_ends(spark, tmp_path):
+def test_two_routed_joins_in_a_row_report_every_row_once(spark, tmp_path):
+    batch = sales(2_000, 3_000)
+    master = build(products(1_000), tmp_path / "master")
+    write_batches([batch], tmp_path / "in")
+    result = adjoin.enrich(read_batches(spark, tmp_path / "in"), master, on="id", how="left", memory="32MB")
+    result = adjoin.enrich(result, master, on="id", how="semi", memory="32MB")
+    query = run(result, Sink(tmp_path / "out"), tmp_path / "checkpoint")
+    progress = EnrichProgress.of(query.recentProgress[0])
+    assert [one.rows_in for one in progress] == [2_000, 2_000]
+
+
+def test_branches_with_names_of_their_own_meet(spark, tmp_path):
+    table, left, right = products(1_000), sales(1_000, 1_500, seed=1), sales(1_000, 1_500, seed=2)
+    master = build(table, tmp_path / "master")
+    branches = []
+    for name, batch in (("left", left), ("right", right)):
+        write_batches([batch], tmp_path / name)
+        stream = read_batches(spark, tmp_path / name)
+        branches.append(adjoin.enrich(stream, master, on="id", name=name, memory="32MB"))
+    sink = Sink(tmp_path / "out")
+    query = run(branches[0].union(branches[1]), sink, tmp_path / "checkpoint")
+    assert sink.rows(spark, 0) == wanted(left, table) + wanted(right, table)
+    progress = EnrichProgress.of(query.recentProgress[0])
+    assert sorted((one.name, one.rows_in) for one in progress) == [("left", 1_000), ("right", 1_000)]
+
+
+def _enrich_stream(stream: DataFrame, master: Master, **options: Any) -> DataStreamWriter:
+    return adjoin.enrich(stream, master, on="id", memory="16MB", **options).writeStream.format("noop")
+
+
+def _enrich_in_body(stream: DataFrame, master: Master) -> DataStreamWriter:
+    def body(df: DataFrame, batch_id: int) -> None:
+        df.sparkSession.conf.set("spark.adjoin.arena.dir", directory)
+        adjoin.enrich(df, master, on="id", memory="16MB").write.format("noop").mode("append").save()
+
+    directory = stream.sparkSession.conf.get("spark.adjoin.arena.dir")
+    return stream.writeStream.foreachBatch(body)
+
+
+@pytest.mark.parametrize("write", [_enrich_stream, partial(_enrich_stream, version=1), _enrich_in_body])
+def test_page_memory_is_freed_when_the_query_ends(spark, tmp_path, write):
     (tmp_path / "arenas").mkdir()
     master = build(products(500), tmp_path / "master")
     write_batches([sales(500, 900)], tmp_path / "in")
     spark.conf.set("spark.adjoin.arena.dir", str(tmp_path / "arenas"))
     try:
-        result = adjoin.enrich(read_batches(spark, tmp_path / "in"), master, on="id", memory="16MB")
+        writer = write(read_batches(spark, tmp_path / "in"), master)
     finally:
         spark.conf.unset("spark.adjoin.arena.dir")
-    writer = result.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.start()
-    try:
-        query.processAllAvailable()
-        arenas = list((tmp_path / "arenas").glob("**/*.arena"))
-        assert arenas
-        assert sum(path.stat().st_blocks * 512 for path in arenas) <= 16 << 20
-    finally:
-        query.stop()
-    until = time.monotonic() + 30
-    while list((tmp_path / "arenas").glob("**/*.arena")):
-        assert time.monotonic() < until, "page memory is still there"
-        time.sleep(0.1)
+    for starts in (1, 2):  # the second time it goes on from its checkpoint
+        write_batches([sales(500, 900)] * starts, tmp_path / "in")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            query.processAllAvailable()
+            arenas = list((tmp_path / "arenas").glob("**/*.arena"))
+            assert arenas
+            assert sum(path.stat().st_blocks * 512 for path in arenas) <= 16 << 20
+        finally:
+            query.stop()
+        until(lambda: not list((tmp_path / "arenas").glob("**/*.arena")), what="page memory that is free")

@@ -33,5 +33,5 @@ def test_no_function_is_too_long():
     assert long == {}
 
 
-def test_no_file_is_named_after_nothing():
-    assert [path for path in FILES if path.stem in FORBIDDEN_NAMES] == []
+def test_no_file_or_folder_is_named_after_nothing():
+    assert [path for path in FILES if {path.stem, path.parent.name} & FORBIDDEN_NAMES] == []

@@ -44,7 +44,8 @@ class RoutedIdentity(Identity):
 
     name: ClassVar[str] = "identity routed"
     settings: ClassVar[str] = (
-        "the same behind `repartitionByRange(n, key, xxhash64(all columns))`, as `enrich` routes"
+        "`identity` behind the routing of `enrich`: "
+        "`repartitionByRange(n, xxhash64(page group), key, xxhash64(all columns))`"
     )
     plan: ClassVar[PlanRule] = PlanRule(has=ROUTED_PLAN, lacks=("Join",))
 

@@ -7,7 +7,7 @@ ROUTED_PLAN = (
     "xxhash64(key",
     "MapInArrow",
 )  # the same words as in the plan of `enrich`
-_GROUP_BITS = 7
+_GROUP_BITS = 9  # 16 pages of 49 rows, rounded down to a power of two: what `enrich` computes for this master
 
 
 def routed(stream: DataFrame, partitions: int) -> DataFrame:

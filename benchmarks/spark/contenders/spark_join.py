@@ -18,8 +18,8 @@ class SparkBroadcast(Contender):
     name: ClassVar[str] = "spark broadcast stream"
     store: ClassVar[str] = "parquet"
     settings: ClassVar[str] = (
-        "`broadcast(stream).join(master, 'key')`, master read from Parquet: sorted, not compressed, in the "
-        "page cache of the system"
+        "`broadcast(stream).join(master, 'key')`, master read from Parquet as Spark writes it by default "
+        "(sorted, snappy), in the page cache of the system"
     )
     plan: ClassVar[PlanRule] = PlanRule(
         has=("BroadcastHashJoin", "BuildLeft"), lacks=("SortMergeJoin", "InMemoryTableScan")

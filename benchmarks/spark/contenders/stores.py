@@ -77,10 +77,10 @@ class Duckdb(Contender):
 
 
 class RoutedDuckdb(Duckdb):
-    """Behind the routing, so that a worker's keys are in one half of the table and it may skip the other."""
+    """Behind the routing, so that a worker asks for neighbouring keys."""
 
     name: ClassVar[str] = "duckdb routed"
-    settings: ClassVar[str] = "the same behind the routing of `enrich`"
+    settings: ClassVar[str] = "`duckdb` behind the routing of `enrich`"
     plan: ClassVar[PlanRule] = PlanRule(has=ROUTED_PLAN, lacks=("Join",))
 
     def join(self, stream: DataFrame) -> DataFrame:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 
-from adjoin.errors import ConflictError, OptionError
-from adjoin.master.changing import ATTEMPTS, checked_txn, taking_turns
+from adjoin.errors import OptionError
+from adjoin.master.changing import checked_txn, in_turn
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
 
@@ -37,7 +37,8 @@ def apply_changes(
         give the changes theirs first, as in the example.
 
     Raises:
-        OptionError: The name is empty.
+        OptionError: The name is empty, or the function is given an older micro-batch than the newest
+            that was applied under this name.
 
     Example:
         >>> body = apply_changes("/warehouse/prices", "prices of the web shop")
@@ -55,16 +56,21 @@ def apply_changes(
 
     def apply_batch(changes: DataFrame, batch_id: int) -> None:
         txn = checked_txn((name, batch_id))
-        with taking_turns(Home(path)):
-            for _ in range(ATTEMPTS):
-                try:
-                    Master.open(path).apply(changes, txn=txn, order_by=order_by, memory=memory)
-                except ConflictError:
-                    continue
-                return
-        raise ConflictError(
-            f"{ATTEMPTS} times another writer of {path} was faster than change set {txn}; "
-            "run it again when fewer write"
-        )
+        home = Home(path)
+        _refuse_older(home, txn)
+        in_turn(home, txn, lambda: Master.open(path).apply(changes, txn, order_by=order_by, memory=memory))
 
     return apply_batch
+
+
+def _refuse_older(home: Home, txn: tuple[str, int]) -> None:
+    """Spark repeats the newest micro-batch only: an older one is new, and its changes would be lost."""
+    name, number = txn
+    pinned = home.pin()
+    with pinned.lock:
+        newest = pinned.manifest.numbered.get(name, -1)
+    if number < newest:
+        raise OptionError(
+            f"micro-batch {number} of {name!r} is older than {newest}, which {home.path} has already: it is "
+            "of another checkpoint; give that another name"
+        )

@@ -9,7 +9,8 @@ from pyspark.sql.types import StringType, StructField
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
 from adjoin.semistream.spec import On, make_spec
-from adjoin.spark.routing import column, is_hashable
+from adjoin.spark.naming import column, free_name
+from adjoin.spark.routing import is_hashable
 
 Order = str | Column | Sequence[str | Column]
 _PLACE = "_adjoin_place"
@@ -26,12 +27,13 @@ def one_per_key(df: DataFrame, keys: Sequence[str], order: Sequence[Column] = ()
     apart = F.when(~known, F.xxhash64(*row))
     window = Window.partitionBy(*[comparable(df.schema[name]) for name in keys], apart)
     place = F.row_number().over(window.orderBy(*order, *[value.asc_nulls_last() for value in row]))
-    return df.withColumn(_PLACE, place).where((F.col(_PLACE) == 1) | ~known).drop(_PLACE)
+    name = free_name(df, _PLACE)
+    return df.withColumn(name, place).where((F.col(name) == 1) | ~known).drop(name)
 
 
 def key_columns(df: DataFrame, master: Master, on: On) -> tuple[str, ...]:
     """Columns of the DataFrame with the master's key, in the master's order."""
-    keys = make_spec(master, on, "anti", None, None, None, "_master").predicate.columns
+    keys = make_spec(master, on, "anti").predicate.columns
     require_columns(df, keys, "on")
     return keys
 

@@ -4,18 +4,17 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from adjoin.errors import OptionError
 from adjoin.etl.choice import Order, has_key, key_columns, one_per_key, order_of
 from adjoin.etl.microbatch import refuse_streaming, txn_of
-from adjoin.master.changes import OPERATION_COLUMN
-from adjoin.master.changing import NumberedChange, Planned
+from adjoin.master.changing import NumberedChange, Planned, upserts
 from adjoin.master.master import Master
 from adjoin.semistream.spec import On
 from adjoin.spark.enrich import enrich
-from adjoin.spark.routing import column
+from adjoin.spark.jobs import as_raised, fetch
+from adjoin.spark.naming import column
 
 
 def deduplicate(
@@ -79,16 +78,22 @@ def deduplicate(
         return one_per_key(joined, keys, order)
 
     def plan(base: Master) -> Planned | None:
-        rows = _as_stored(fresh(base).where(has_key(keys)), base, keys).toArrow()
-        return _remember(base, rows) if rows.num_rows else None
+        rows = fetch(_as_stored(fresh(base).where(has_key(keys)), base, keys))
+        known = dict(zip(rows.column_names, rows.columns, strict=True))
+        return Planned(upserts(base, known)) if rows.num_rows else None
 
     settled = NumberedChange(master.path, named).settle(plan)
-    if settled.is_repetition and not fresh(settled.after).where(has_key(keys)).isEmpty():
+    if settled.is_repetition and not _is_empty(fresh(settled.after).where(has_key(keys))):
         raise OptionError(
             f"txn={named!r} was applied to {master.path} for other rows than these: give each call and each "
             "checkpoint a name of its own, and read from a source that repeats the same rows"
         )
     return fresh(settled.before)
+
+
+def _is_empty(df: DataFrame) -> bool:
+    with as_raised():
+        return df.isEmpty()
 
 
 def _as_stored(rows: DataFrame, master: Master, keys: Sequence[str]) -> DataFrame:
@@ -98,11 +103,3 @@ def _as_stored(rows: DataFrame, master: Master, keys: Sequence[str]) -> DataFram
     return rows.select(
         *[column(given).alias(name) for name, given in shared.items() if given in rows.columns]
     )
-
-
-def _remember(base: Master, rows: pa.Table) -> Planned:
-    columns = {OPERATION_COLUMN: pa.array(["upsert"] * rows.num_rows)}
-    for field in base.schema:
-        known = field.name in rows.column_names
-        columns[field.name] = rows[field.name] if known else pa.nulls(rows.num_rows, field.type)
-    return Planned(pa.table(columns))

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from adjoin.errors import SchemaError
 from adjoin.etl.choice import comparable, has_key, key_columns, one_per_key, require_columns
 from adjoin.etl.microbatch import refuse_streaming, txn_of
-from adjoin.master.changes import OPERATION_COLUMN
-from adjoin.master.changing import NumberedChange, Planned
+from adjoin.master.changing import NumberedChange, Planned, upserts
 from adjoin.master.datafile import read_pages
 from adjoin.master.master import Master
 from adjoin.semistream.spec import On
 from adjoin.spark.enrich import enrich
-from adjoin.spark.routing import column
+from adjoin.spark.jobs import fetch
+from adjoin.spark.naming import column
 
 _SCANNED_BYTES = 64 << 20
 
@@ -91,7 +91,7 @@ def surrogate_keys(
 
     def plan(base: Master) -> Planned | None:
         keys = list(base.key)
-        unseen = enrich(candidates, base, keys, how="anti", version=base.version, **options).toArrow()
+        unseen = fetch(enrich(candidates, base, keys, how="anti", version=base.version, **options))
         return _issue(base, unseen, key) if unseen.num_rows else None
 
     settled = NumberedChange(master.path, named).settle(plan)
@@ -130,15 +130,8 @@ def _issue(base: Master, unseen: pa.Table, key: str) -> Planned:
     unseen = unseen.sort_by([(name, "ascending") for name in base.key])
     highest = base.marks[key] if key in base.marks else _highest(base, key)
     numbers = np.arange(highest + 1, highest + 1 + unseen.num_rows)
-    columns = {OPERATION_COLUMN: pa.array(["upsert"] * unseen.num_rows)}
-    for field in base.schema:
-        if field.name == key:
-            columns[key] = pa.array(numbers)
-        elif field.name in unseen.column_names:
-            columns[field.name] = unseen[field.name]
-        else:
-            columns[field.name] = pa.nulls(unseen.num_rows, field.type)
-    return Planned(pa.table(columns), {key: highest + unseen.num_rows})
+    known = dict(zip(unseen.column_names, unseen.columns, strict=True))
+    return Planned(upserts(base, {**known, key: pa.array(numbers)}), {key: highest + unseen.num_rows})
 
 
 def _highest(master: Master, key: str) -> int:

@@ -3,18 +3,21 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
 from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master.bases import BaseRecords
+from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
 
-ATTEMPTS = 20
+_Result = TypeVar("_Result")
+_ATTEMPTS = 20
 _LONGEST_TURN_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 
@@ -25,6 +28,14 @@ class Planned:
 
     changes: pa.Table
     marks: Mapping[str, int] = field(default_factory=dict)
+
+
+def upserts(master: Master, known: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """Changes that put in rows of which these columns are known, the others being null."""
+    rows = len(next(iter(known.values())))
+    missing = [field for field in master.schema if field.name not in known]
+    nulls = {field.name: pa.nulls(rows, field.type) for field in missing}
+    return pa.table({OPERATION_COLUMN: pa.array(["upsert"] * rows), **known, **nulls})
 
 
 @dataclass(frozen=True)
@@ -70,35 +81,33 @@ class NumberedChange:
             ConflictError: Other writers were faster, time and again.
             VersionNotFoundError: It was committed, and the version before is gone.
         """
-        with taking_turns(self._home):
-            for _ in range(ATTEMPTS):
-                committed = self._committed()
-                if committed is not None:
-                    return Settled(self._open(committed - 1), self._open(committed), True)
-                base = self._open(self._records.base_for(*self._txn))
-                planned = plan(base)
-                if planned is None:
-                    return Settled(base, base, False)
-                try:
-                    newer = base.apply(planned.changes, txn=self._txn, marks=planned.marks)
-                except ConflictError:
-                    self._records.drop(*self._txn)
-                    continue
-                # Otherwise another process has committed the same change set meanwhile.
-                if newer.version == base.version + 1:
-                    return Settled(base, newer, False)
-        raise ConflictError(
-            f"{ATTEMPTS} times another writer of {self._home.path} was faster than change set {self._txn}; "
-            "run it again when fewer write"
-        )
+        return in_turn(self._home, self._txn, lambda: self._attempt(plan))
+
+    def _attempt(self, plan: Callable[[Master], Planned | None]) -> Settled:
+        committed = self._committed()
+        if committed is not None:
+            return Settled(self._open(committed - 1), self._open(committed), True)
+        base = self._open(self._records.base_for(*self._txn))
+        planned = plan(base)
+        if planned is None:
+            return Settled(base, base, False)
+        try:
+            newer = base.apply(planned.changes, txn=self._txn, marks=planned.marks)
+        except ConflictError:
+            self._records.drop(*self._txn)
+            raise
+        if newer.version != base.version + 1:
+            raise ConflictError(f"another process has committed change set {self._txn} meanwhile")
+        return Settled(base, newer, False)
 
     def _committed(self) -> int | None:
         """The version that the change set was committed as."""
         if not self._is_in(self._home.newest()):
             return None
-        base = self._records.base_for(*self._txn)
+        base = self._records.find_base(*self._txn)
         # The record can be missing after a long time; then the versions themselves tell, if they are there.
-        for version in (base + 1, *reversed(self._home.versions())):
+        recorded = [] if base is None else [base + 1]
+        for version in (*recorded, *reversed(self._home.versions())):
             if self._is_in(version) and self._is_in(version - 1) is False:
                 return version
         raise VersionNotFoundError(
@@ -128,8 +137,20 @@ def checked_txn(txn: tuple[str, int]) -> tuple[str, int]:
     raise OptionError(f'txn={txn!r}: give a name and the number of the micro-batch, as ("sales", batch_id)')
 
 
+def in_turn(home: Home, txn: tuple[str, int], attempt: Callable[[], _Result]) -> _Result:
+    """Try to commit a change set, again as long as other writers are faster; what the attempt returns."""
+    with _taking_turns(home):
+        for _ in range(_ATTEMPTS):
+            with suppress(ConflictError):
+                return attempt()
+    raise ConflictError(
+        f"{_ATTEMPTS} times another writer of {home.path} was faster than change set {txn}; "
+        "run it again when fewer write"
+    )
+
+
 @contextmanager
-def taking_turns(home: Home) -> Iterator[None]:
+def _taking_turns(home: Home) -> Iterator[None]:
     """Let writers that look before they write do so one after the other.
 
     That only saves them work: a commit fails if another writer was faster, whether he waited or not. So

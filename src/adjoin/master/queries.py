@@ -31,43 +31,47 @@ _DAY_SECONDS = 86_400
 _ATTEMPTS = 1000
 
 
-class QueryRecords:
-    """The records of one master: `queries/<query id>/<batch id>.json`.
+class VersionRecords:
+    """Records of one master: `<folder>/<owner>/<number>.json`, each with the version that was decided on.
 
     How it works: a record is written aside and linked to its name, so of several tasks one wins. Its
     version is pinned until the record stands, and `vacuum` reads the records only when it has locked what
     it wants to remove. A record with two names is one whose task has not said yet that it is durable;
     whoever reads it sees to that first.
+
+    Args:
+        home: The master.
+        folder: Where in it the records are.
     """
 
-    def __init__(self, home: Home | str | os.PathLike[str]) -> None:
+    def __init__(self, home: Home | str | os.PathLike[str], folder: str) -> None:
         self._home = home if isinstance(home, Home) else Home(home)
-        self._root = os.path.join(self._home.path, "queries")
+        self._root = os.path.join(self._home.path, folder)
 
-    def directory(self, query_id: str) -> str:
-        """Where the records of this query are, and the mark that it has ended."""
-        if not isinstance(query_id, str) or not _QUERY_ID.fullmatch(query_id):
-            raise OptionError(f"query_id={query_id!r}: give the id of a streaming query, a UUID")
-        return f"{self._root}/{query_id}"
+    def path_of(self, owner: str, number: int) -> str:
+        """The record of this number."""
+        return f"{self._root}/{owner}/{number:020d}.json"
 
-    def version_for(self, query_id: str, batch_id: int) -> int:
-        """The version that this micro-batch sees: as recorded, else the newest, which is recorded.
+    def decide(self, owner: str, number: int, what: str) -> int:
+        """The version that is recorded, else the newest, which is recorded.
 
-        Raises:
-            VersionNotFoundError: The version that the record names is gone.
-            MasterNotFoundError: There is no master.
-            CorruptionError: The record is damaged.
+        Args:
+            owner: A UUID.
+            number: Of a micro-batch, or of a change set.
+            what: What to call it when its version is gone.
         """
-        if not isinstance(batch_id, int) or isinstance(batch_id, bool) or not 0 <= batch_id < 1 << 63:
-            raise OptionError(f"batch_id={batch_id!r}: give the number of a micro-batch, 0 or more")
-        path = f"{self.directory(query_id)}/{batch_id:020d}.json"
+        path = self.path_of(owner, number)
         for _ in range(_ATTEMPTS):
-            version = self._read(path, is_used=True)
+            version = self.find(owner, number)
             if version is not None:
-                self._refuse_missing(path, query_id, batch_id, version)
+                self._refuse_missing(path, version, what)
                 return version
-            self._record(path, query_id, batch_id)
+            self._record(path, owner, number)
         raise StorageError(f"{path} can be neither made nor read; remove what is there and try again")
+
+    def find(self, owner: str, number: int) -> int | None:
+        """The version that is recorded, if there is a record."""
+        return self._read(self.path_of(owner, number), is_used=True)
 
     def pinned(self) -> set[int]:
         """The versions that records name; `vacuum` keeps them."""
@@ -78,18 +82,6 @@ class QueryRecords:
             if _RECORD_NAME.fullmatch(name)
         }
         return {version for version in versions if version is not None}
-
-    def end(self, query_id: str) -> None:
-        """Mark the query as ended, until it decides again; a query without records needs no mark."""
-        path = f"{self.directory(query_id)}/{ENDED}"
-        try:
-            files.make_lock_file(path)
-        except StorageError as error:
-            if not _is_gone(error):
-                raise
-
-    def has_ended(self, query_id: str) -> bool:
-        return os.path.exists(f"{self.directory(query_id)}/{ENDED}")
 
     def forget(self) -> None:
         """Drop queries that had no micro-batch for 30 days, and what crashes have left; `vacuum` calls it."""
@@ -131,17 +123,15 @@ class QueryRecords:
             os.close(descriptor)
         return _version_of(path, data)
 
-    def _record(self, path: str, query_id: str, batch_id: int) -> None:
+    def _record(self, path: str, owner: str, number: int) -> None:
         """Record the newest version unless another task is first."""
         version, pin = self._home.lock()
-        saved = {"format": _FORMAT, "query": query_id, "batch": batch_id, "version": version}
+        saved = {"format": _FORMAT, "query": owner, "batch": number, "version": version}
         directory = os.path.dirname(path)
         temporary = f"{directory}/{uuid.uuid4().hex}.tmp"
         with pin:
             try:
                 files.make_dir(directory)
-                if os.path.exists(f"{directory}/{ENDED}"):
-                    files.unlink(f"{directory}/{ENDED}")
                 files.write_file(temporary, _to_bytes(saved))
                 files.link(temporary, path)
             except BaseException as error:
@@ -149,8 +139,8 @@ class QueryRecords:
                 if isinstance(error, FileExistsError) or _is_gone(error):
                     return
                 raise
-            self._sync(directory, _records_before(directory, batch_id))
-        self._tidy(directory, batch_id)
+            self._sync(directory, _records_before(directory, number))
+        self._tidy(directory, number)
         files.discard(temporary)
 
     def _sync(self, directory: str, others: list[str] | None = None) -> None:
@@ -161,20 +151,69 @@ class QueryRecords:
             files.sync_dir(self._home.path)
 
     @staticmethod
-    def _tidy(directory: str, batch_id: int) -> None:
+    def _tidy(directory: str, number: int) -> None:
         """Spark replays the newest micro-batch only: with a new record, all but the one before may go."""
-        for name in _records_before(directory, batch_id)[:-1]:
+        for name in _records_before(directory, number)[:-1]:
             files.discard(f"{directory}/{name}")
         _remove_temporaries(directory)
 
-    def _refuse_missing(self, path: str, query_id: str, batch_id: int, version: int) -> None:
+    def _refuse_missing(self, path: str, version: int, what: str) -> None:
         manifest = self._home.manifest_path(version)
         if not os.path.exists(manifest):
             raise VersionNotFoundError(
-                f"version {version} of {self._home.path} is gone, and batch {batch_id} of query {query_id} "
-                f"began with it: restore {manifest} and the files it names, or, if the batch may see another "
-                f"version when it is repeated, remove {path}"
+                f"version {version} of {self._home.path} is gone, and {what} began with it: restore "
+                f"{manifest} and the files it names, or, if it may see another version when it is repeated, "
+                f"remove {path}"
             )
+
+
+class QueryRecords(VersionRecords):
+    """Which version each micro-batch of each streaming query sees, and whether the query has ended."""
+
+    def __init__(self, home: Home | str | os.PathLike[str]) -> None:
+        super().__init__(home, "queries")
+
+    def version_for(self, query_id: str, batch_id: int) -> int:
+        """The version that this micro-batch sees: as recorded, else the newest, which is recorded.
+
+        Raises:
+            VersionNotFoundError: The version that the record names is gone.
+            MasterNotFoundError: There is no master.
+            CorruptionError: The record is damaged.
+        """
+        if not isinstance(batch_id, int) or isinstance(batch_id, bool) or not 0 <= batch_id < 1 << 63:
+            raise OptionError(f"batch_id={batch_id!r}: give the number of a micro-batch, 0 or more")
+        self.directory(query_id)  # refuses what is no id
+        version = self.decide(query_id, batch_id, f"batch {batch_id} of query {query_id}")
+        self.begin(query_id)
+        return version
+
+    def directory(self, query_id: str) -> str:
+        """Where the records of this query are, and the mark that it has ended."""
+        if not isinstance(query_id, str) or not _QUERY_ID.fullmatch(query_id):
+            raise OptionError(f"query_id={query_id!r}: give the id of a streaming query, a UUID")
+        return f"{self._root}/{query_id}"
+
+    def begin(self, query_id: str) -> str:
+        """The query runs: it has a directory, and no mark that it has ended; returns the directory."""
+        directory = self.directory(query_id)
+        if not os.path.isdir(directory):
+            files.make_dir(directory)
+        if os.path.exists(f"{directory}/{ENDED}"):
+            files.discard(f"{directory}/{ENDED}")
+        return directory
+
+    def end(self, query_id: str) -> None:
+        """Mark the query as ended, until it begins again; one that never began needs no mark."""
+        path = f"{self.directory(query_id)}/{ENDED}"
+        try:
+            files.make_lock_file(path)
+        except StorageError as error:
+            if not _is_gone(error):
+                raise
+
+    def has_ended(self, query_id: str) -> bool:
+        return os.path.exists(f"{self.directory(query_id)}/{ENDED}")
 
 
 def _to_bytes(saved: dict[str, Any]) -> bytes:

@@ -21,6 +21,11 @@ BLOCK_BYTES = 4096
 _HUGE_BYTES = 2 << 20
 _HUGE_FROM_BYTES = 16 << 20
 """Slots that can take so much use huge pages, and come and go by whole ones."""
+_PAGES = "pages"
+_MAGIC = b"adjoin pages 1\n\0"
+_IN_USE = _MAGIC + b"in use"
+_DIGEST_BYTES = 16
+_FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
 
 
 class PageMemory:
@@ -319,15 +324,8 @@ class PageFile(PageMemory):
     def _refusal(self, fault: str, error: OSError) -> ArenaError:
         return ArenaError(
             f"{self.path} {fault}: {os.strerror(error.errno or errno.EIO)}; free room there, give a smaller "
-            "memory=, or name another directory with the Spark setting spark.adjoin.arena.dir"
+            "memory=, or another directory (on Spark by the setting spark.adjoin.arena.dir)"
         )
-
-
-_PAGES = "pages"
-_MAGIC = b"adjoin pages 1\n\0"
-_IN_USE = _MAGIC + b"in use"
-_DIGEST_BYTES = 16
-_FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
 
 
 def _sealed(body: bytes) -> bytes:

@@ -65,10 +65,10 @@ def make_spec(
     master: Master,
     on: On,
     how: str,
-    columns: Sequence[str] | None,
-    within: Distance | None,
-    between: tuple[str, str] | None,
-    suffix: str,
+    columns: Sequence[str] | None = None,
+    within: Distance | None = None,
+    between: tuple[str, str] | None = None,
+    suffix: str = "_master",
 ) -> JoinSpec:
     """Check the arguments of an operator against the master."""
     if how not in HOW:

@@ -18,8 +18,9 @@ from adjoin.master.manifest import Manifest
 from adjoin.master.master import Master
 from adjoin.master.rewriter import Rewritten
 from adjoin.master.versions import Home
-from adjoin.spark.jobs import as_raised, kept, run
-from adjoin.spark.ranges import PART_COLUMN, Encoder, by_place, send, survey, task_count
+from adjoin.spark.jobs import fetch, kept, run
+from adjoin.spark.naming import by_place
+from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
 from adjoin.spark.types import from_spark, stream_schema
 
 _ROWS_PER_TASK = 50_000
@@ -52,15 +53,13 @@ def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> 
 
 
 def _fetch(changes: DataFrame, manifest: Manifest) -> pa.Table:
-    with as_raised():
-        table = changes.toArrow()
+    table = fetch(changes)
     batches = [from_spark(batch, manifest.schema) for batch in table.to_batches()]
-    return pa.Table.from_batches(batches, _schema(changes, manifest))
+    return pa.Table.from_batches(batches, _applied(table.schema, manifest))
 
 
-def _schema(changes: DataFrame, manifest: Manifest) -> pa.Schema:
-    """The columns of the changes in the types in which they are applied."""
-    schema = stream_schema(changes)
+def _applied(schema: pa.Schema, manifest: Manifest) -> pa.Schema:
+    """The columns of changes from Spark in the types in which they are applied."""
     nothing = pa.record_batch([pa.nulls(0, field.type) for field in schema], names=schema.names)
     return from_spark(nothing, manifest.schema).schema
 
@@ -76,7 +75,7 @@ def _apply_on_executors(
     task = ApplyTask(
         path=home.path,
         version=base.manifest.version,
-        schema=_schema(changes, base.manifest),
+        schema=_applied(stream_schema(changes), base.manifest),
         options=options,
         first_pages=[0, *np.searchsorted(base.index.first, cuts, "left").tolist()],
         marker=uuid.uuid4().hex[:16],

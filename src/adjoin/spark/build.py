@@ -22,7 +22,8 @@ from adjoin.master.versions import Home
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.progress import Progress
 from adjoin.spark.jobs import run
-from adjoin.spark.ranges import PART_COLUMN, Encoder, by_place, send, survey, task_count
+from adjoin.spark.naming import by_place
+from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
 from adjoin.spark.types import arrow_schema_for_spark, nullable
 
 _ROWS_PER_TASK = 250_000
@@ -51,12 +52,8 @@ def build(source: DataFrame, key: str | Sequence[str], home: Home, options: Buil
             found = survey(keys, Encoder(layout.codec, layout.schema, layout.codec.columns))
             refuse_null_keys(layout, found.null_rows, found.rows)
             cuts = found.cuts(task_count(found.rows, _ROWS_PER_TASK))
-            parts: list[Written] = run(
-                send(rows, Encoder(layout.codec, layout.schema, names), cuts).drop(PART_COLUMN)
-                if len(cuts)
-                else rows.repartition(1),
-                BuildTask(home.path, layout, marker).write,
-            )
+            sent = send(rows, Encoder(layout.codec, layout.schema, names), cuts).drop(PART_COLUMN)
+            parts: list[Written] = run(sent, BuildTask(home.path, layout, marker).write)
             commit_first(home, layout, sorted(parts, key=lambda part: int(part.index.first[0])))
         finally:
             home.discard_unless_committed(1, home.marked(marker))

@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -15,6 +16,7 @@ from pyspark.sql.streaming.listener import (
 
 from adjoin.errors import AdjoinError
 from adjoin.master.queries import QueryRecords
+from adjoin.spark.task import MicroBatch
 
 
 class EndOfQueries(StreamingQueryListener):
@@ -34,16 +36,27 @@ class EndOfQueries(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
         """Whatever was the reason, its page memory is needed no more."""
-        for path in self.masters:
+        for path in tuple(self.masters):  # others may add to it meanwhile
             try:
                 QueryRecords(path).end(str(event.id))
             except AdjoinError:
                 continue  # the master is gone: the keeper frees the memory when it has been idle
 
 
-def clean_up_after(session: Any, master_path: str) -> None:
-    """From now on, queries of the session that end are marked in this master."""
-    _listener(session).masters.add(master_path)
+def clean_up_after(df: DataFrame, master_path: str) -> None:
+    """From now on, queries that end are marked in this master, if the DataFrame belongs to one.
+
+    Inside `foreachBatch` the session is a copy that hears of no query; the one that started Spark does.
+    On Connect the body runs in a process that ends with the query, so nobody is there to mark it: its page
+    memory goes when it was idle for long.
+    """
+    if df.isStreaming:
+        _listener(df.sparkSession).masters.add(master_path)
+        return
+    context: Any = getattr(df.sparkSession, "sparkContext", None)
+    started = SparkSession._instantiatedSession
+    if context is not None and started is not None and MicroBatch.current(context):
+        _listener(started).masters.add(master_path)
 
 
 @lru_cache(maxsize=8)

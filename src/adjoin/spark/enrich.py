@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import os
+import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -24,13 +25,14 @@ from adjoin.semistream.predicate import Distance
 from adjoin.semistream.spec import JoinSpec, On, make_spec
 from adjoin.semistream.ssij.options import Deadline
 from adjoin.spark.cleaning import clean_up_after
+from adjoin.spark.hosting import DIRECTORY_SETTING
 from adjoin.spark.metrics import OBSERVATION, REPORT_COLUMN, REPORT_FIELD, observe_reports
+from adjoin.spark.naming import by_place
 from adjoin.spark.routing import ROUTES, route_by_range
 from adjoin.spark.sharing import default_partitions, share_of
 from adjoin.spark.task import EnrichTask
 from adjoin.spark.types import arrow_schema_for_spark, arrow_settings, spark_schema, stream_schema
 
-_ARENA_DIRECTORY = "spark.adjoin.arena.dir"
 _MOST_ENRICHES = 100
 _PINS_KEPT = 16
 
@@ -51,6 +53,7 @@ def enrich(
     between: tuple[str, str] | None = None,
     suffix: str = "_master",
     version: int | None = None,
+    name: str = OBSERVATION,
 ) -> DataFrame:
     """Join a DataFrame with a master that is larger than memory.
 
@@ -77,12 +80,15 @@ def enrich(
         between: Range join: master key between these two stream columns; `on` names the master's key.
         suffix: Appended to a master column whose name the stream has too.
         version: Join with this version of the master. By default each micro-batch of a streaming query
-            sees the version that was the newest when it began, again if it is replayed; a batch
-            DataFrame sees the version of `master`, or the newest if that is a path.
+            sees the version that was the newest when it began, again if it is replayed, inside
+            `foreachBatch` too; any other batch DataFrame sees the version of `master`, or the newest if
+            that is a path.
+        name: What Spark calls its metrics. One `enrich` behind another gets a number of its own; where
+            two branches of a query meet, by a union or a join, give each another name.
 
     Returns:
         The stream's columns, then the master's without the key of the same name (semi and anti: the
-        stream's alone). What the operator did is observed by Spark as "adjoin"; see `EnrichListener`.
+        stream's alone). What the operator did is in Spark's query progress; see `EnrichListener`.
 
     Raises:
         SchemaError: A column is missing, or the key has another type.
@@ -96,12 +102,18 @@ def enrich(
     Cost: two passes over the source of each micro-batch, one shuffle, one Python worker per task; reads
     of the master as the stream demands. Memory never more than `memory` on a host.
     """
+    if not isinstance(df, DataFrame):
+        raise OptionError(
+            f"df is a {type(df).__name__}; enrich takes a Spark DataFrame, adjoin.SSIJ Arrow batches"
+        )
     if not isinstance(master, Master):
         master = Master.open(master, version)
     elif version is not None:
         master = master.at(version)
     memory_bytes = parse_bytes(memory)
     algorithm_named(algorithm)
+    if not (isinstance(name, str) and name):
+        raise OptionError(f"name={name!r}: give a text")
     join: dict[str, Any] = {
         "on": on,
         "how": how,
@@ -124,17 +136,15 @@ def enrich(
         memory_bytes=memory_bytes,
         partitions=count,
         is_routed=route == "range",
-        operator="",
+        operator_id="",
         run=uuid.uuid4().hex,
-        directory=df.sparkSession.conf.get(_ARENA_DIRECTORY, None),
+        directory=df.sparkSession.conf.get(DIRECTORY_SETTING, None),
         schema=arrow_schema_for_spark(result, time_zone, large_var_types),
     )
-    if df.isStreaming:
-        clean_up_after(df.sparkSession, master.path)
-    else:
+    clean_up_after(df, master.path)
+    if not df.isStreaming:
         _keep_pinned(master)
-    # Spark finds no column whose name has dots or backticks when it calls Python: the task puts names back.
-    return _joined(routed.toDF(*[f"_{place}" for place in range(len(df.columns))]), task, result)
+    return _joined(by_place(routed), task, result, name)  # the task puts names back
 
 
 def _result_schema(df: DataFrame, master: Master, spec: JoinSpec, deadline: Deadline) -> StructType:
@@ -177,13 +187,13 @@ def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partition
     return df if route == "none" else route_by_range(df, master, spec, partitions)
 
 
-def _joined(routed: DataFrame, task: EnrichTask, result: StructType) -> DataFrame:
-    """Run the task and observe it, under a name that no other `enrich` of the query has."""
+def _joined(routed: DataFrame, task: EnrichTask, result: StructType, name: str) -> DataFrame:
+    """Run the task and observe it, under a name that no `enrich` before it has."""
     for number in range(1, _MOST_ENRICHES + 1):
-        name = OBSERVATION if number == 1 else f"{OBSERVATION}_{number}"
-        named = replace(task, operator=_digest(name, task))
+        numbered = name if number == 1 else f"{name}_{number}"
+        named = replace(task, operator_id=_digest(numbered, task))
         try:
-            observed = observe_reports(routed.mapInArrow(named.join, result), name)
+            observed = observe_reports(routed.mapInArrow(named.join, result), numbered)
             observed.schema  # noqa: B018 (Connect checks the plan only when it is asked something)
         except AnalysisException as error:
             if error.getCondition() != "DUPLICATED_METRICS_NAME":
@@ -200,11 +210,16 @@ def _digest(name: str, task: EnrichTask) -> str:
 
 
 _pins: OrderedDict[tuple[str, int], Master] = OrderedDict()
+_pins_lock = threading.Lock()
 
 
 def _keep_pinned(master: Master) -> None:
-    """Keep the version of a batch DataFrame from `vacuum`: it can be run at any time, and again."""
-    _pins[master.path, master.version] = master
-    _pins.move_to_end((master.path, master.version))
-    while len(_pins) > _PINS_KEPT:
-        _pins.popitem(last=False)
+    """Keep the version of a batch DataFrame from `vacuum`: it can be run at any time, and again.
+
+    Only the versions last used are kept, because a driver can live long and see very many.
+    """
+    with _pins_lock:
+        _pins[master.path, master.version] = master
+        _pins.move_to_end((master.path, master.version))
+        while len(_pins) > _PINS_KEPT:
+            _pins.popitem(last=False)

@@ -21,17 +21,17 @@ from adjoin.errors import ArenaError, OptionError
 from adjoin.master import queries
 from adjoin.spark import keeper
 
+DIRECTORY_SETTING = "spark.adjoin.arena.dir"
+
 _SHARED_MEMORY = "/dev/shm"
 _OPERATOR = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
-_LONGEST_WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _ATTEMPTS = 1000
-_SETTING = "spark.adjoin.arena.dir"
 
 
 @dataclass(frozen=True)
 class Arenas:
-    """The arenas of one operator on whatever host a task runs; plain data that travels with the task.
+    """The arenas of one operator on the host where a task runs.
 
     How it works: `<directory>/adjoin-<uid>/<operator>/<partition>.arena`, one file for each partition, so
     that all executors of a host together have no more than `slots` of them. A task locks its file, and
@@ -42,8 +42,8 @@ class Arenas:
     Attributes:
         operator: A name for the operator, unique to its query and its parameters.
         share_bytes: The most bytes of one file.
-        directory: Where to make them; None for /dev/shm if it can hold all of them, else the first of
-            Spark's local directories.
+        directory: Where to make them; None for /dev/shm if it can hold all of them, else the system's
+            directory for temporary files. All executors of a host must have the same.
     """
 
     operator: str
@@ -74,8 +74,7 @@ class Arenas:
             The path of the file, which is empty if it is new.
 
         Raises:
-            ArenaError: The directory is full, cannot be written or belongs to somebody else, or the arena
-                was taken for more than a minute.
+            ArenaError: The directory is full, cannot be written or belongs to somebody else.
         """
         if slots < 1:
             raise OptionError(f"slots={slots}: give 1 or more")
@@ -99,7 +98,8 @@ class Arenas:
                 _SHARED_MEMORY, os.W_OK
             ):
                 return _SHARED_MEMORY
-        return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+        # Not Spark's local directories: each executor of the host has its own.
+        return tempfile.gettempdir()
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _hold(home: str, operator: str, names: Sequence[str], records: str | None) -
             directory = _lock_directory(path)
             if directory is not None:
                 return _hold_in(home, path, directory, names, records, is_new=is_new)
-    raise ArenaError(f"{path} vanishes again and again; name another directory by {_SETTING}")
+    raise ArenaError(f"{path} vanishes again and again; name another directory by {DIRECTORY_SETTING}")
 
 
 def _hold_in(
@@ -160,7 +160,7 @@ def _make_private(home: str, path: str) -> bool:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ArenaError(
             f"{home} is no directory that belongs to user {os.geteuid()} alone: remove it, or name another "
-            f"directory by {_SETTING}"
+            f"directory by {DIRECTORY_SETTING}"
         )
     try:
         os.mkdir(path, 0o700)
@@ -213,18 +213,12 @@ def _owner(pid: int, parent: int) -> str:
 
 
 def _lock_any(path: str, names: Sequence[str]) -> tuple[str, int]:
-    """Lock the first arena that is free; wait for it a while."""
-    deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
+    """Lock the first arena that is free; wait until one is: whoever holds it lets go or dies."""
     while True:
         for name in _last_used_first(path, names):
             arena = _lock_arena(os.path.join(path, name))
             if arena is not None:
                 return name, arena
-        if time.monotonic() >= deadline:
-            raise ArenaError(
-                f"{os.path.join(path, names[0])}: another task had it for {_LONGEST_WAIT_SECONDS:.0f} s; "
-                "end the process that holds it (fuser names it), or give the query more partitions"
-            )
         time.sleep(_POLL_SECONDS)
 
 
@@ -278,4 +272,5 @@ def _start_keeper(home: str) -> None:
 def _refused(home: str, error: OSError) -> ArenaError:
     cause = os.strerror(error.errno) if error.errno else str(error)
     cure = "make room there" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "make it writable"
-    return ArenaError(f"{error.filename or home}: {cause}; {cure}, or name another directory by {_SETTING}")
+    place = error.filename or home
+    return ArenaError(f"{place}: {cause}; {cure}, or name another directory by {DIRECTORY_SETTING}")

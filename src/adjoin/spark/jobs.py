@@ -34,6 +34,16 @@ def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]
         return [pickle.loads(row.result) for row in df.mapInArrow(packed, _RESULT).collect()]
 
 
+def fetch(df: DataFrame) -> pa.Table:
+    """All rows, which the driver must have room for.
+
+    Raises:
+        AdjoinError: As it was raised on an executor.
+    """
+    with as_raised():
+        return df.toArrow()
+
+
 @contextmanager
 def as_raised() -> Iterator[None]:
     """Raise what an executor raised, instead of Spark's report of it."""

@@ -8,6 +8,7 @@ it runs. What is locked is never removed: locks die with their processes, so it 
 
 import fcntl
 import os
+import re
 import sys
 import time
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import NamedTuple
 ENDED = "ended"
 OWNERS = "owners"
 
+_OWNER = re.compile(r"(\d+)-(\d+)-(\d+)")
 _IDLE_SECONDS = 3600.0
 _PERIOD_SECONDS = 1.0
 
@@ -56,7 +58,10 @@ def _namespace() -> str:
 
 def _is_alive(owner: str) -> bool:
     """Of a process in another container nothing is known, so it counts as alive."""
-    pid, started, namespace = owner.split("-")
+    named = _OWNER.fullmatch(owner)
+    if named is None:
+        return False  # not one of ours; network file systems leave names of their own
+    pid, started, namespace = named.groups()
     if namespace != _namespace():
         return True
     found = process(int(pid))

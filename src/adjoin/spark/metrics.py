@@ -1,6 +1,6 @@
 """What the operator did in a micro-batch, as Spark's query progress carries it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ _SUMS = (
     "memory_bytes",
     "peak_bytes",
 )
-_TASKS = "tasks"
+_TASKS = "adjoin_tasks"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class EnrichProgress:
     """What one `enrich` of a query did in one micro-batch.
 
     Attributes:
-        name: Name of the observation: "adjoin", for the second `enrich` of a query "adjoin_2", and so on.
+        name: What the `enrich` was called: "adjoin" by default, a second one in a row "adjoin_2", and so on.
         query_id: The streaming query.
         query_name: Its name, if it has one.
         batch_id: The micro-batch.
@@ -99,8 +99,8 @@ class EnrichProgress:
         found = []
         for name, observed in progress.observedMetrics.items():
             facts = _as_mapping(observed)
-            if _is_ours(name) and facts.get(_TASKS):
-                found.append(cls._of(name, progress, [_as_mapping(task) for task in facts[_TASKS]]))
+            if facts.keys() == {_TASKS} and facts[_TASKS]:
+                found.append(cls._of(name, progress, _once_each(facts[_TASKS])))
         return found
 
     @classmethod
@@ -166,10 +166,6 @@ def observe_reports(result: DataFrame, name: str) -> DataFrame:
     return observed.filter(F.col(REPORT_COLUMN).isNull()).drop(REPORT_COLUMN)
 
 
-def _is_ours(name: str) -> bool:
-    return name == OBSERVATION or name.startswith(OBSERVATION + "_")
-
-
 def _as_mapping(value: Any) -> Mapping[str, Any]:
     """Progress comes as rows or as what its JSON says, which on Connect is values apart from their names."""
     facts: Mapping[str, Any] = value if isinstance(value, Mapping) else value.asDict()
@@ -177,6 +173,11 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
         names = [field["name"] for field in facts["schema"]["fields"]]
         return dict(zip(names, facts["values"], strict=True))
     return facts
+
+
+def _once_each(reports: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """One report for each partition: where rows are looked at twice, there can be two."""
+    return list({report["partition"]: report for report in map(_as_mapping, reports)}.values())
 
 
 def _task(facts: Mapping[str, Any]) -> TaskProgress:

@@ -76,11 +76,6 @@ class Survey:
         return np.unique(self.sample[order][np.searchsorted(reached, wanted)])
 
 
-def by_place(df: DataFrame) -> DataFrame:
-    """The columns named by their places: Spark takes some names apart on their way to Python."""
-    return df.toDF(*(f"c{place}" for place in range(len(df.columns))))
-
-
 def survey(df: DataFrame, encoder: Encoder) -> Survey:
     """Look at all keys, with one task for each partition."""
 

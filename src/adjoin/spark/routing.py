@@ -8,6 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructT
 from adjoin.master.keys import KeyCodec
 from adjoin.master.master import Master
 from adjoin.semistream.spec import JoinSpec
+from adjoin.spark.naming import column
 
 ROUTES = ("range", "none")
 _PAGES_PER_GROUP = 16
@@ -47,11 +48,6 @@ def _groups(key: Column, master: Master) -> list[Column]:
     span = int(master.index.last[-1]) - int(master.index.first[0])
     bits = max(0, (span * _PAGES_PER_GROUP // master.pages).bit_length() - 1)
     return [F.xxhash64(F.shiftright(key, min(bits, 62)))]
-
-
-def column(name: str) -> Column:
-    """The column of this name, whatever characters it has."""
-    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def _has_code(type_: pa.DataType) -> bool:

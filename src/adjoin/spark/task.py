@@ -4,10 +4,11 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import SparkContext, TaskContext
 
 from adjoin.errors import AdjoinError
 from adjoin.master.master import Master
@@ -30,8 +31,8 @@ class MicroBatch:
     batch_id: int
 
     @classmethod
-    def current(cls, context: TaskContext) -> "MicroBatch | None":
-        """That of the task that runs here; None if it belongs to no streaming query."""
+    def current(cls, context: TaskContext | SparkContext) -> "MicroBatch | None":
+        """That of the task, or of the thread of the driver, that runs here; None if it belongs to none."""
         query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         return cls(query_id, int(batch_id)) if query_id and batch_id else None
 
@@ -49,7 +50,7 @@ class EnrichTask:
         memory_bytes: Budget of all tasks on one host.
         partitions: Tasks that share it.
         is_routed: Whether a partition has a range of keys of its own, and so a page memory of its own.
-        operator: Tells this `enrich` apart from others of the same query.
+        operator_id: Tells this `enrich` apart from others of the same query.
         run: Tells the query apart if it is not a streaming query.
         directory: Where page memory lies, None to choose.
         schema: Exactly what Spark takes back, the report last.
@@ -63,7 +64,7 @@ class EnrichTask:
     memory_bytes: int
     partitions: int
     is_routed: bool
-    operator: str
+    operator_id: str
     run: str
     directory: str | None
     schema: pa.Schema
@@ -77,6 +78,7 @@ class EnrichTask:
         micro_batch = MicroBatch.current(context)
         version = self._version(micro_batch)
         master, share_bytes = open_master(self.path, version, self.memory_bytes, self.partitions)
+        batches = _once_there_are_some(batches)
         with ExitStack() as stack:
             path = stack.enter_context(self._arena(context, micro_batch, share_bytes))
             pages = stack.enter_context(page_files.use(path, share_bytes, keep=micro_batch is not None))
@@ -98,15 +100,16 @@ class EnrichTask:
 
     def _arena(self, context: TaskContext, micro_batch: MicroBatch | None, share_bytes: int) -> Any:
         owner = micro_batch.query_id if micro_batch else self.run
+        records = QueryRecords(self.path).begin(owner) if micro_batch else None
         arenas = Arenas(
-            operator=f"{owner}-{self.operator}",
+            operator=f"{owner}-{self.operator_id}",
             share_bytes=share_bytes,
             directory=self.directory,
         )
         return arenas.acquire(
             partition=context.partitionId() if self.is_routed else None,
             slots=self.partitions,
-            records=QueryRecords(self.path).directory(micro_batch.query_id) if micro_batch else None,
+            records=records,
             keep=micro_batch is not None,
         )
 
@@ -126,3 +129,13 @@ class EnrichTask:
         facts["partition"] = context.partitionId()
         facts["master_version"] = master.version
         return facts
+
+
+def _once_there_are_some(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Wait for the first batch.
+
+    Joins in a row take their page memory in the order of the rows: one that took its own before the one
+    ahead of it could wait for a task that waits for it.
+    """
+    first = next(batches, None)
+    return batches if first is None else chain([first], batches)

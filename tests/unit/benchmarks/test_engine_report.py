@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from benchmarks.common.results import read
 from benchmarks.engine import report
 from benchmarks.engine.results import TABLE
+from benchmarks.harness.results import read
 
 
 def row(goal: str, contender: str, speed: float, **more: object) -> dict[str, object]:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.results import read
+from benchmarks.harness.results import read
 from benchmarks.spark import report
 from benchmarks.spark.cases import IDENTITY, OURS, ROUTED, SPARK_BROADCAST
 from benchmarks.spark.results import TABLE

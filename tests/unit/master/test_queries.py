@@ -210,7 +210,7 @@ def test_a_recorded_version_that_is_gone_is_explained(master: Master) -> None:
     assert records.version_for(QUERY, 4) == 2
 
 
-def test_the_end_of_a_query_is_marked_until_it_decides_again(master: Master) -> None:
+def test_the_end_of_a_query_is_marked_until_it_goes_on(master: Master) -> None:
     records = QueryRecords(master.path)
     records.end(QUERY)
     assert not records.has_ended(QUERY)
@@ -221,9 +221,16 @@ def test_the_end_of_a_query_is_marked_until_it_decides_again(master: Master) -> 
     assert records.has_ended(QUERY)
     assert not records.has_ended(str(uuid.uuid4()))
     records.version_for(QUERY, 0)
-    assert records.has_ended(QUERY)
-    records.version_for(QUERY, 1)
     assert not records.has_ended(QUERY)
+
+
+def test_a_query_that_decides_nothing_can_end_too(master: Master) -> None:
+    records = QueryRecords(master.path)
+    for _ in range(2):
+        assert records.begin(QUERY) == records.directory(QUERY)
+        assert not records.has_ended(QUERY)
+        records.end(QUERY)
+        assert records.has_ended(QUERY)
 
 
 def _ask(path: str, batches: int, answers: Any, together: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,9 +32,16 @@ def arenas(directory: Path) -> Arenas:
     return Arenas("op", 1 << 20, str(directory))
 
 
+class WouldWaitError(Exception):
+    pass
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosting, "_LONGEST_WAIT_SECONDS", 0.05)
+    def sleep(_: float) -> None:
+        raise WouldWaitError
+
+    monkeypatch.setattr(hosting, "time", SimpleNamespace(sleep=sleep))
 
 
 @pytest.fixture
@@ -41,15 +49,11 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set as soon as somebody waits."""
     event = threading.Event()
 
-    class Time:
-        monotonic = staticmethod(time.monotonic)
+    def sleep(seconds: float) -> None:
+        event.set()
+        time.sleep(seconds)
 
-        @staticmethod
-        def sleep(seconds: float) -> None:
-            event.set()
-            time.sleep(seconds)
-
-    monkeypatch.setattr(hosting, "time", Time)
+    monkeypatch.setattr(hosting, "time", SimpleNamespace(sleep=sleep))
     return event
 
 
@@ -97,7 +101,7 @@ def test_sizes_and_slots_are_positive(arenas: Arenas) -> None:
 def test_more_partitions_than_slots_take_turns(arenas: Arenas, impatient: None) -> None:
     with arenas.acquire(5, 4) as path:
         assert path.endswith("/1.arena")
-        with pytest.raises(ArenaError, match=r"1\.arena: another task had it"), arenas.acquire(1, 4):
+        with pytest.raises(WouldWaitError), arenas.acquire(1, 4):
             pass
 
 
@@ -115,13 +119,6 @@ def test_whoever_comes_second_waits(arenas: Arenas, polled: threading.Event) -> 
             order.append("first")
         waiting.result(60)
     assert order == ["first", "second"]
-
-
-def test_who_waits_too_long_is_told_what_to_do(arenas: Arenas, impatient: None) -> None:
-    with arenas.acquire(0, 1), pytest.raises(ArenaError, match="end the process that holds it"):
-        arenas.acquire(0, 1).__enter__()
-    with arenas.acquire(0, 1):
-        pass
 
 
 def test_the_arena_of_a_killed_worker_is_taken_over(
@@ -144,7 +141,7 @@ def test_without_routing_the_one_used_last_comes_first(arenas: Arenas, impatient
         arenas.acquire(None, 3) as third,
     ):
         assert len({first, second, third}) == 3
-        with pytest.raises(ArenaError), arenas.acquire(None, 3):
+        with pytest.raises(WouldWaitError), arenas.acquire(None, 3):
             pass
     for age, path in enumerate((second, third, first)):
         os.utime(path, (1e9 - age, 1e9 - age))
@@ -197,19 +194,17 @@ def test_errors_of_the_task_are_its_own(keep: bool, arenas: Arenas) -> None:
 
 
 def test_where_arenas_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared, local, temporary = (tmp_path / name for name in ("shm", "local", "tmp"))
+    shared, temporary = tmp_path / "shm", tmp_path / "tmp"
     shared.mkdir()
     size = os.statvfs(shared)
     all_of_it = size.f_frsize * size.f_blocks
     monkeypatch.setattr(hosting, "_SHARED_MEMORY", str(shared))
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{local},/elsewhere")
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    for share_bytes, root in ((all_of_it // 2, shared), (all_of_it // 2 + 1, local)):
+    # Of an executor alone: two on one host would have twice the memory.
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
+    for share_bytes, root in ((all_of_it // 2, shared), (all_of_it // 2 + 1, temporary)):
         with Arenas("op", share_bytes).acquire(0, 2, keep=False) as path:
             assert path.startswith(f"{root}/")
-    monkeypatch.delenv("SPARK_LOCAL_DIRS")
-    with Arenas("op", all_of_it).acquire(0, 2, keep=False) as path:
-        assert path.startswith(f"{temporary}/")
     shutil.rmtree(shared)
     with Arenas("op", 1).acquire(0, 2, keep=False) as path:
         assert path.startswith(f"{temporary}/")
@@ -297,7 +292,7 @@ def test_no_descriptor_is_lost(arenas: Arenas, impatient: None) -> None:
         pass
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        with arenas.acquire(0, 1), pytest.raises(ArenaError):
+        with arenas.acquire(0, 1), pytest.raises(WouldWaitError):
             arenas.acquire(0, 1).__enter__()
         with arenas.acquire(None, 2, keep=False):
             pass

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.common.results import Row
+from benchmarks.harness.results import Row
 
 
 def write(page: Path, parts: Sequence[str]) -> None:
