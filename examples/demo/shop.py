@@ -25,7 +25,7 @@ _UNKNOWN_SHARE = 0.0005
 
 
 def products(spark: SparkSession, rows: int) -> DataFrame:
-    """Products in no order: natural key, warehouse key, price, name."""
+    """Products: natural key, warehouse key, price, name."""
     words = F.array(*map(F.lit, WORDS))
     chosen = [
         words[F.pmod(F.xxhash64("id", F.lit(place)), F.lit(len(WORDS))).cast("int")] for place in range(9)

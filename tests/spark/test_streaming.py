@@ -171,7 +171,7 @@ def _enrich_in_body(stream: DataFrame, master: Master) -> DataStreamWriter:
         df.sparkSession.conf.set("spark.adjoin.arena.dir", directory)
         adjoin.enrich(df, master, on="id", memory="16MB").write.format("noop").mode("append").save()
 
-    directory = stream.sparkSession.conf.get("spark.adjoin.arena.dir")
+    directory = stream.sparkSession.conf.get("spark.adjoin.arena.dir") or ""
     return stream.writeStream.foreachBatch(body)
 
 

@@ -81,10 +81,6 @@ class ChangeSet:
             for rows in split(self._checked(part, self._sorter.schema), self._chunk_bytes):
                 self._sorter.add(rows)
 
-    @property
-    def rows(self) -> int:
-        return self._sorter.rows
-
     def close(self) -> None:
         self._sorter.close()
 

@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from adjoin.errors import AdjoinError
+from adjoin.errors import JavaError
 
 OLDEST_JAVA = 17
 
@@ -25,13 +25,8 @@ exec {java} "$@"
 """
 
 
-class JavaError(AdjoinError):
-    """There is no Java that Spark can run on."""
-
-
 @dataclass(frozen=True)
 class _Probe:
-    version: int | None
     home: Path | None
     fault: str | None
 
@@ -114,20 +109,20 @@ def java_version(text: str) -> int | None:
 def _probe(java: Path) -> _Probe:
     """Run this java once with the module that Spark will ask for."""
     if not os.access(java, os.X_OK):
-        return _Probe(None, None, "bin/java is not there")
+        return _Probe(None, "bin/java is not there")
     code, text = _run(java, _VECTOR_MODULE)
     version = java_version(text)
     if code != 0 and version is None:
         # Java 8 does not know the option and says no version beside the complaint
         version = java_version(_run(java)[1])
     if version is None:
-        return _Probe(None, None, "it does not say its version")
+        return _Probe(None, "it does not say its version")
     if version < OLDEST_JAVA:
-        return _Probe(version, None, f"it is Java {version}")
+        return _Probe(None, f"it is Java {version}")
     if code != 0:
-        return _Probe(version, None, "it lacks the module jdk.incubator.vector")
+        return _Probe(None, "it lacks the module jdk.incubator.vector")
     home = re.search(r"(?m)^\s*java\.home = (.+?)\s*$", text)
-    return _Probe(version, Path(home[1]) if home else java.resolve().parent.parent, None)
+    return _Probe(Path(home[1]) if home else java.resolve().parent.parent, None)
 
 
 def _run(java: Path, *options: str) -> tuple[int, str]:
