@@ -204,3 +204,9 @@ def _encoded(master: Master) -> list[int]:
     return [
         int(key) for batch in rows for key in master.codec.encode([batch[name] for name in master.key])[0]
     ]
+
+
+def test_texts_that_are_not_utf8(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.sql("SELECT 1L AS id, CAST(X'FF61' AS string) AS v, array(CAST(X'FE' AS string)) AS vs")
+    master = Master.build(df, key="id", path=tmp_path / "master")
+    master.verify()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import adjoin
+from adjoin import OptionError, SchemaError
 from adjoin.spark.routing import master_order
 from tests.oracle import Predicate
 from tests.spark.shop import as_dataframe, build, products, rows_of, sales, wanted
@@ -169,3 +170,71 @@ def test_a_single_hot_key_is_spread(spark, tmp_path):
     sizes = result.rdd.glom().map(len).collect()
     assert max(sizes) < 2 * 8_000 / 4
     assert sum(sizes) == 8_000
+
+
+TABLE = products(500)
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    return build(TABLE, tmp_path_factory.mktemp("enrich") / "master")
+
+
+def test_the_same_join_twice_in_one_task(spark, master):
+    df = adjoin.enrich(
+        spark.createDataFrame(sales(3_000, 5_000)), master, on="id", memory="32MB", partitions=1
+    )
+    padded = df.selectExpr("*", "repeat('q', 2000) AS pad")
+    assert padded.rdd.zip(padded.rdd).count() == df.count()
+
+
+@pytest.mark.parametrize("large", ["true", "TRUE", "false"])
+def test_texts_with_long_offsets(spark, master, large):
+    batch = sales(300, 500)
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", large)
+    try:
+        result = rows_of(adjoin.enrich(spark.createDataFrame(batch), master, on="id", memory="32MB"))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+    assert result == wanted(batch, TABLE)
+
+
+def test_names_that_differ_in_case_alone(spark, master):
+    df = spark.createDataFrame(sales(300, 500)).withColumnRenamed("amount", "Name")
+    result = adjoin.enrich(df, master, on="id", memory="32MB")
+    assert [name for name in result.columns if name.lower().startswith("name")] == ["Name", "name_master"]
+    assert result.select("name", "name_master").count() == result.count()
+    with pytest.raises(SchemaError, match="'Note' and 'note' are the same to Spark"):
+        adjoin.enrich(df.selectExpr("*", "1 AS Note", "2 AS note"), master, on="id")
+    with pytest.raises(OptionError, match="'_Adjoin_Report' has a name that adjoin uses itself"):
+        adjoin.enrich(df.withColumnRenamed("Name", "_Adjoin_Report"), master, on="id")
+
+
+def test_a_version_stays_when_its_master_is_closed(spark, tmp_path):
+    batch = sales(300, 500)
+    with build(products(200, note="old"), tmp_path / "master") as opened:
+        result = adjoin.enrich(spark.createDataFrame(batch), opened, on="id", memory="32MB")
+    changes = pa.table({"_op": ["delete"], "id": [2]})
+    adjoin.Master.open(tmp_path / "master").apply(changes).vacuum(keep=1)
+    assert rows_of(result) == wanted(batch, products(200, note="old"))
+
+
+@pytest.mark.parametrize(
+    ("type_", "keys", "numbers", "value"),
+    [
+        (pa.uint32(), [1, 2], [1, -1, 1 << 32 | 1], "n"),
+        (pa.uint64(), [1, 2], [1, -1, 9], "CAST(n AS decimal(20))"),
+        (pa.timestamp("ms", "UTC"), [1, 2], [1_000, 1_500], "timestamp_micros(n)"),
+        (pa.timestamp("ns", "UTC"), [1_000, 2_000], [1, 253_402_214_400_000_000], "timestamp_micros(n)"),
+        (pa.date64(), [86_400_000, 0], [1, 5], "date_from_unix_date(CAST(n AS int))"),
+        (pa.binary(3), [b"111", b"222"], [111, 1], "CAST(CAST(n AS string) AS binary)"),
+    ],
+)
+@pytest.mark.parametrize("route", ["range", "none"])
+def test_keys_of_types_that_spark_lacks(spark, tmp_path, type_, keys, numbers, value, route):
+    master = build(pa.table({"id": pa.array(keys, type_), "name": ["a", "b"]}), tmp_path / "master")
+    df = spark.createDataFrame([(number,) for number in numbers], "n long").selectExpr(f"{value} AS id")
+    result = adjoin.enrich(df, master, on="id", how="left", memory="32MB", route=route)
+    found = [row.name for row in result.collect()]
+    assert found.count("a") == 1
+    assert set(found) == {"a", None}

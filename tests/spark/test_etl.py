@@ -319,7 +319,7 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(spark, tmp_path):
     apply_batch(changes, 0)
     apply_batch(changes, 1)
     apply_batch(changes, 1)
-    with pytest.raises(OptionError, match=r"micro-batch 0 of 'feed' is older than 1.*give that another name"):
+    with pytest.raises(OptionError, match=r"micro-batch 0 of 'feed' is of another checkpoint.*up to 1; give"):
         apply_batch(changes, 0)
     assert Master.open(tmp_path / "master").version == 3
 
@@ -352,3 +352,69 @@ def test_what_cannot_work_is_said_at_once(spark, tmp_path):
     with pytest.raises(OptionError, match="give the change stream a name"):
         etl.apply_changes(master, "")
     assert Master.open(tmp_path / "master").version == 1
+
+
+MAPS = "SELECT EXPLODE(array(1, 2, 3, 4)) AS number, 1L AS id"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "map(CAST(CAST(number AS string) AS binary), number)",
+        "map('a', timestamp_micros(number), 'b', timestamp_micros(-number))",
+        "array(named_struct('m', map(number, array(map(1, number)))))",
+        "parse_json(CAST(number AS string))",
+    ],
+)
+def test_of_rows_with_maps_the_same_one_stays(spark, tmp_path, value):
+    rows = spark.sql(f"SELECT id, {value} AS value FROM ({MAPS})")
+    build(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "master").close()
+    kept = set()
+    for parts in (1, 2, 3, 4):
+        df = rows.repartition(parts).sortWithinPartitions(F.rand(parts))
+        kept.add(repr(etl.deduplicate(df, tmp_path / "master", on="id", txn=("load", 0), **FAST).collect()))
+    assert len(kept) == 1
+
+
+def test_columns_of_types_that_spark_lacks_are_stored(spark, tmp_path):
+    empty = pa.table(
+        {"id": pa.array([], pa.int64()), "h": pa.array([], pa.binary(3)), "u": pa.array([], pa.uint64())}
+    )
+    build(empty.append_column("key", pa.array([], pa.int32())), tmp_path / "master").close()
+    df = spark.sql("SELECT 2L AS id, binary('xyz') AS h, CAST(7 AS decimal(20)) AS u")
+    etl.deduplicate(df, tmp_path / "master", on="id", txn=("a", 0), **FAST)
+    more = df.selectExpr("id + 1 AS id", "h", "u")
+    options: dict[str, Any] = {"on": "id", "key": "key", "attributes": ["h", "u"], "txn": ("b", 0), **FAST}
+    etl.surrogate_keys(more, tmp_path / "master", **options)
+    rows = stored_rows(Master.open(tmp_path / "master")).to_pylist()
+    assert rows == [{"id": 2, "h": b"xyz", "u": 7, "key": None}, {"id": 3, "h": b"xyz", "u": 7, "key": 1}]
+
+
+def test_numbers_that_are_used_up(spark, tmp_path):
+    full = pa.table({"id": pa.array([1], pa.int64()), "key": pa.array([126], pa.int8())})
+    master = build(full, tmp_path / "master")
+    options: dict[str, Any] = {"on": "id", "key": "key", "txn": ("a", 0), **FAST}
+    with pytest.raises(SchemaError, match="3 keys beyond 126 are not to be had: 'key' ends at 127"):
+        etl.surrogate_keys(spark.range(2, 5), master, **options)
+    with pytest.raises(OptionError, match="unknown_key=257 is no value of 'key'"):
+        etl.surrogate_keys(spark.range(2, 3), master, unknown_key=257, **options)
+    with pytest.raises(SchemaError, match="a column 'key' already"):
+        etl.surrogate_keys(spark.range(2, 3).withColumn("KEY", F.lit(1)), master, **options)
+    assert Master.open(tmp_path / "master").version == 1
+
+
+def test_the_first_micro_batch_of_a_new_checkpoint_is_not_lost(spark, tmp_path):
+    build(products(3), tmp_path / "master").close()
+    changes = pa.table({"_op": ["delete"], "id": [2]})
+    write_batches([changes], tmp_path / "in")
+    for checkpoint, error in (("a", None), ("b", "of another checkpoint")):
+        body = etl.apply_changes(tmp_path / "master", "feed")
+        stream = read_batches(spark, tmp_path / "in").writeStream.foreachBatch(body)
+        query = (
+            stream.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+        )
+        if error is None:
+            query.awaitTermination()
+        else:
+            with pytest.raises(StreamingQueryException, match=error):
+                query.awaitTermination()

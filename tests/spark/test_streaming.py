@@ -116,16 +116,24 @@ def test_metrics_arrive_in_the_progress_of_the_query(spark, tmp_path):
     spark.streams.addListener(listener)
     try:
         result = adjoin.enrich(
-            read_batches(spark, tmp_path / "in"), master, on="id", how="left", memory="32MB", partitions=2
+            read_batches(spark, tmp_path / "in"),
+            master,
+            on="id",
+            how="left",
+            memory="32MB",
+            partitions=2,
+            name="first",
         )
-        result = adjoin.enrich(result, master, on="id", how="semi", memory="32MB", route="none")
+        result = adjoin.enrich(
+            result, master, on="id", how="semi", memory="32MB", route="none", name="second"
+        )
         query = run(result, Sink(tmp_path / "out"), tmp_path / "checkpoint")
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     finally:
         spark.streams.removeListener(listener)
-    assert [progress.name for progress in sorted(heard, key=lambda one: one.name)] == ["adjoin", "adjoin_2"]
-    progress = next(one for one in heard if one.name == "adjoin")
-    assert progress == EnrichProgress.of(query.recentProgress[0])[0]
+    assert sorted(progress.name for progress in heard) == ["first", "second"]
+    progress = next(one for one in heard if one.name == "first")
+    assert progress in EnrichProgress.of(query.recentProgress[0])
     matched = int(np.isin(batch["id"].to_numpy(), np.arange(1_000) * 2).sum())
     assert (progress.query_id, progress.batch_id, progress.master_version) == (query.id, 0, 1)
     assert (progress.rows_in, progress.rows_out, progress.rows_unmatched) == (2_000, 2_000, 2_000 - matched)
@@ -147,23 +155,32 @@ def test_two_routed_joins_in_a_row_report_every_row_once(spark, tmp_path):
     assert [one.rows_in for one in progress] == [2_000, 2_000]
 
 
-def test_branches_with_names_of_their_own_meet(spark, tmp_path):
+@pytest.mark.parametrize("names", [("left", "right"), (None, None)])
+def test_branches_meet(spark, tmp_path, names):
     table, left, right = products(1_000), sales(1_000, 1_500, seed=1), sales(1_000, 1_500, seed=2)
     master = build(table, tmp_path / "master")
     branches = []
-    for name, batch in (("left", left), ("right", right)):
-        write_batches([batch], tmp_path / name)
-        stream = read_batches(spark, tmp_path / name)
+    for number, (name, batch) in enumerate(zip(names, (left, right), strict=True)):
+        write_batches([batch], tmp_path / f"in {number}")
+        stream = read_batches(spark, tmp_path / f"in {number}")
         branches.append(adjoin.enrich(stream, master, on="id", name=name, memory="32MB"))
     sink = Sink(tmp_path / "out")
     query = run(branches[0].union(branches[1]), sink, tmp_path / "checkpoint")
     assert sink.rows(spark, 0) == wanted(left, table) + wanted(right, table)
     progress = EnrichProgress.of(query.recentProgress[0])
-    assert sorted((one.name, one.rows_in) for one in progress) == [("left", 1_000), ("right", 1_000)]
+    assert [one.rows_in for one in progress] == [1_000, 1_000]
+    assert len({one.name for one in progress}) == 2
+    assert names[0] is None or {one.name for one in progress} == set(names)
 
 
 def _enrich_stream(stream: DataFrame, master: Master, **options: Any) -> DataStreamWriter:
     return adjoin.enrich(stream, master, on="id", memory="16MB", **options).writeStream.format("noop")
+
+
+def _enrich_beside(stream: DataFrame, master: Master) -> DataStreamWriter:
+    static = stream.sparkSession.range(0, 100)
+    kept = adjoin.enrich(static, master, on="id", how="semi", memory="16MB")
+    return stream.join(kept, "id").writeStream.format("noop")
 
 
 def _enrich_in_body(stream: DataFrame, master: Master) -> DataStreamWriter:
@@ -175,7 +192,9 @@ def _enrich_in_body(stream: DataFrame, master: Master) -> DataStreamWriter:
     return stream.writeStream.foreachBatch(body)
 
 
-@pytest.mark.parametrize("write", [_enrich_stream, partial(_enrich_stream, version=1), _enrich_in_body])
+@pytest.mark.parametrize(
+    "write", [_enrich_stream, partial(_enrich_stream, version=1), _enrich_beside, _enrich_in_body]
+)
 def test_page_memory_is_freed_when_the_query_ends(spark, tmp_path, write):
     (tmp_path / "arenas").mkdir()
     master = build(products(500), tmp_path / "master")

@@ -1,7 +1,9 @@
 """`apply_changes`: a master that follows a change stream."""
 
 import os
+import uuid
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -9,6 +11,7 @@ from adjoin.errors import OptionError
 from adjoin.master.changing import checked_txn, in_turn
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
+from adjoin.spark.task import MicroBatch
 
 
 def apply_changes(
@@ -37,8 +40,7 @@ def apply_changes(
         give the changes theirs first, as in the example.
 
     Raises:
-        OptionError: The name is empty, or the function is given an older micro-batch than the newest
-            that was applied under this name.
+        OptionError: The name is empty, or belongs to another checkpoint.
 
     Example:
         >>> body = apply_changes("/warehouse/prices", "prices of the web shop")
@@ -57,20 +59,35 @@ def apply_changes(
     def apply_batch(changes: DataFrame, batch_id: int) -> None:
         txn = checked_txn((name, batch_id))
         home = Home(path)
-        _refuse_older(home, txn)
-        in_turn(home, txn, lambda: Master.open(path).apply(changes, txn, order_by=order_by, memory=memory))
+        marks = _query_behind(changes, name)
+        _refuse_other_checkpoints(home, txn, marks)
+
+        def attempt() -> None:
+            Master.open(path).apply(changes, txn, order_by=order_by, marks=marks, memory=memory)
+
+        in_turn(home, txn, attempt)
 
     return apply_batch
 
 
-def _refuse_older(home: Home, txn: tuple[str, int]) -> None:
-    """Spark repeats the newest micro-batch only: an older one is new, and its changes would be lost."""
+def _query_behind(changes: DataFrame, name: str) -> dict[str, int]:
+    """A mark that is another one for every checkpoint, where Spark tells."""
+    context: Any = getattr(changes.sparkSession, "sparkContext", None)
+    micro_batch = MicroBatch.current(context) if context is not None else None
+    if micro_batch is None:
+        return {}
+    return {f"query of {name}": uuid.UUID(micro_batch.query_id).int >> 65}
+
+
+def _refuse_other_checkpoints(home: Home, txn: tuple[str, int], marks: dict[str, int]) -> None:
+    """Micro-batches of another checkpoint would pass for repetitions, and their changes would be lost."""
     name, number = txn
     pinned = home.pin()
     with pinned.lock:
-        newest = pinned.manifest.numbered.get(name, -1)
-    if number < newest:
+        newest, known = pinned.manifest.numbered.get(name, -1), pinned.manifest.marks
+    # Spark repeats the newest micro-batch only.
+    if number < newest or any(known.get(mark, value) != value for mark, value in marks.items()):
         raise OptionError(
-            f"micro-batch {number} of {name!r} is older than {newest}, which {home.path} has already: it is "
-            "of another checkpoint; give that another name"
+            f"micro-batch {number} of {name!r} is of another checkpoint than those that {home.path} has, "
+            f"up to {newest}; give that another name"
         )

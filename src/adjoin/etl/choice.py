@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
@@ -48,10 +48,23 @@ def has_key(keys: Sequence[str]) -> Column:
 
 def comparable(field: StructField) -> Column:
     """Values of a column, equal to Spark exactly where they are the same."""
-    value = column(field.name)
-    if isinstance(field.dataType, StringType) and not field.dataType.isUTF8BinaryCollation():
+    return _comparable(column(field.name), field.dataType)
+
+
+def _comparable(value: Column, type_: DataType) -> Column:
+    if isinstance(type_, StringType) and not type_.isUTF8BinaryCollation():
         return F.collate(value, "UTF8_BINARY")
-    return value if is_hashable(field.dataType) else F.to_json(F.struct(value))
+    if is_hashable(type_):
+        return value
+    if isinstance(type_, ArrayType):
+        return F.transform(value, lambda item: _comparable(item, type_.elementType))
+    if isinstance(type_, MapType):
+        entry = StructType([StructField("key", type_.keyType), StructField("value", type_.valueType)])
+        return F.array_sort(_comparable(F.map_entries(value), ArrayType(entry)))
+    if isinstance(type_, StructType):
+        fields = [_comparable(value[field.name], field.dataType).alias(field.name) for field in type_]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    return value.cast("string")  # a variant, whose text says everything
 
 
 def order_of(df: DataFrame, order_by: Order | None) -> list[Column]:

@@ -35,7 +35,8 @@ def deduplicate(
     or before Spark knew that they were. Streams that share a master take turns.
 
     Args:
-        df: The rows: a batch DataFrame, such as `foreachBatch` hands out.
+        df: The rows: a batch DataFrame, such as `foreachBatch` hands out. It is computed more than once,
+            so its rows must be the same each time: persist it if a function in it is not deterministic.
         master: A master with the keys seen so far, or the path of one.
         on: Key: a name, a list of names, or `{"column of df": "master column"}`.
         order_by: Which row of a key stays: the first in this order, by one or several columns, such as
@@ -78,7 +79,7 @@ def deduplicate(
         return one_per_key(joined, keys, order)
 
     def plan(base: Master) -> Planned | None:
-        rows = fetch(_as_stored(fresh(base).where(has_key(keys)), base, keys))
+        rows = fetch(_as_stored(fresh(base).where(has_key(keys)), base, keys), base.schema)
         known = dict(zip(rows.column_names, rows.columns, strict=True))
         return Planned(upserts(base, known)) if rows.num_rows else None
 

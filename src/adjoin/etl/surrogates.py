@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from adjoin.errors import SchemaError
+from adjoin.errors import OptionError, SchemaError
 from adjoin.etl.choice import comparable, has_key, key_columns, one_per_key, require_columns
 from adjoin.etl.microbatch import refuse_streaming, txn_of
 from adjoin.master.changing import NumberedChange, Planned, upserts
@@ -19,7 +19,7 @@ from adjoin.master.master import Master
 from adjoin.semistream.spec import On
 from adjoin.spark.enrich import enrich
 from adjoin.spark.jobs import fetch
-from adjoin.spark.naming import column
+from adjoin.spark.naming import column, comparison
 
 _SCANNED_BYTES = 64 << 20
 
@@ -48,8 +48,9 @@ def surrogate_keys(
     on keys are to come from here only. Streams that issue keys into one master take turns.
 
     Args:
-        df: The facts: a batch DataFrame, such as `foreachBatch` hands out.
-        master: A master with one row for each natural key, or the path of one.
+        df: The facts: a batch DataFrame, such as `foreachBatch` hands out. It is computed more than once,
+            so its rows must be the same each time: persist it if a function in it is not deterministic.
+        master: A master with exactly one row for each natural key, or the path of one.
         on: Natural key: a name, a list of names, or `{"column of df": "master column"}`.
         key: The master's column of whole numbers with the surrogate; the result has it under this name.
         attributes: Columns that `df` and the master share and that a new row of the master gets from the
@@ -85,13 +86,15 @@ def surrogate_keys(
     refuse_streaming(df, "surrogate_keys")
     master = master if isinstance(master, Master) else Master.open(master)
     natural = key_columns(df, master, on)
-    _check(df, master, key, attributes)
+    _check(df, master, key, attributes, unknown_key)
     named = txn_of(df, txn, "surrogate_keys", [*natural, key])
     candidates = _candidates(df, master, natural, attributes)
 
     def plan(base: Master) -> Planned | None:
         keys = list(base.key)
-        unseen = fetch(enrich(candidates, base, keys, how="anti", version=base.version, **options))
+        unseen = fetch(
+            enrich(candidates, base, keys, how="anti", version=base.version, **options), base.schema
+        )
         return _issue(base, unseen, key) if unseen.num_rows else None
 
     settled = NumberedChange(master.path, named).settle(plan)
@@ -100,7 +103,9 @@ def surrogate_keys(
     return _replaced(joined, natural, key, keep_natural, unknown_key, f"{named!r} of {master.path}")
 
 
-def _check(df: DataFrame, master: Master, key: str, attributes: Sequence[str]) -> None:
+def _check(
+    df: DataFrame, master: Master, key: str, attributes: Sequence[str], unknown_key: int | None
+) -> None:
     if key not in master.schema.names or key in master.key:
         raise SchemaError(f"key={key!r} must be a column of the master beside its key {list(master.key)}")
     if not pa.types.is_integer(master.schema.field(key).type):
@@ -108,8 +113,13 @@ def _check(df: DataFrame, master: Master, key: str, attributes: Sequence[str]) -
             f"key={key!r} has type {master.schema.field(key).type} in the master; surrogates are whole "
             "numbers: build the master with an int64 column"
         )
-    if key in df.columns:
+    compared = comparison(df)
+    if compared(key) in map(compared, df.columns):
         raise SchemaError(f"the DataFrame has a column {key!r} already; rename or drop it before")
+    type_ = master.schema.field(key).type
+    least = 0 if pa.types.is_unsigned_integer(type_) else -_most(type_) - 1
+    if unknown_key is not None and not least <= unknown_key <= _most(type_):
+        raise OptionError(f"unknown_key={unknown_key} is no value of {key!r}, which has type {type_}")
     require_columns(df, attributes, "attributes")
     for name in attributes:
         if name not in master.schema.names or name in (*master.key, key):
@@ -129,9 +139,20 @@ def _candidates(
 def _issue(base: Master, unseen: pa.Table, key: str) -> Planned:
     unseen = unseen.sort_by([(name, "ascending") for name in base.key])
     highest = base.marks[key] if key in base.marks else _highest(base, key)
+    most = _most(base.schema.field(key).type)
+    if highest + unseen.num_rows > most:
+        raise SchemaError(
+            f"{unseen.num_rows} keys beyond {highest} are not to be had: {key!r} ends at {most}; build the "
+            "master with an int64 column"
+        )
     numbers = np.arange(highest + 1, highest + 1 + unseen.num_rows)
     known = dict(zip(unseen.column_names, unseen.columns, strict=True))
     return Planned(upserts(base, {**known, key: pa.array(numbers)}), {key: highest + unseen.num_rows})
+
+
+def _most(type_: pa.DataType) -> int:
+    sign = 0 if pa.types.is_unsigned_integer(type_) else 1
+    return int(min(2 ** (type_.bit_width - sign), 2**63) - 1)
 
 
 def _highest(master: Master, key: str) -> int:

@@ -31,6 +31,46 @@ def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
     return _text_kind(given) is not None and _text_kind(given) == _text_kind(wanted)
 
 
+def is_comparable(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """True if a value of type `given` either is a value of type `wanted` or equals none."""
+    is_ = pa.types
+    if is_.is_decimal(given) and is_.is_integer(wanted):
+        return True
+    if is_.is_timestamp(given) and is_.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if _text_kind(given) == "bytes" and is_.is_fixed_size_binary(wanted):
+        return True
+    families = (is_.is_integer, is_.is_floating, is_.is_decimal, is_.is_duration, is_.is_time, is_.is_date)
+    return widens(given, wanted) or any(family(given) and family(wanted) for family in families)
+
+
+def equal_values(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The column in a type with which it `is_comparable`; null where no value of that type is equal."""
+    if pa.types.is_floating(type_) or not _can_be_cast(column, type_):
+        column = pc.if_else(_has_equal(column, type_), column, pa.scalar(None, column.type))
+    return column.cast(type_)
+
+
+def _can_be_cast(column: pa.Array, type_: pa.DataType) -> bool:
+    try:
+        column.cast(type_)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _has_equal(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_fixed_size_binary(type_):
+        return pc.equal(pc.binary_length(column), type_.byte_width)
+    there_and_back = column.cast(type_, safe=False).cast(column.type, safe=False)
+    is_equal = pc.equal(there_and_back, column)
+    if pa.types.is_floating(type_):
+        return pc.or_(is_equal, pc.is_nan(column))
+    if pa.types.is_unsigned_integer(type_):
+        return pc.and_(is_equal, pc.greater_equal(column, pa.scalar(0, column.type)))
+    return is_equal
+
+
 def _integer_widens(given: pa.DataType, wanted: pa.DataType) -> bool:
     is_ = pa.types
     unsigned = is_.is_unsigned_integer(given)
@@ -94,6 +134,28 @@ def _stored_nested(name: str, type_: pa.DataType) -> pa.DataType:
     if is_.is_list(type_):
         return pa.list_(plain[0])
     raise SchemaError(f"column {name!r} has type {type_}, which cannot be stored; cast it to a list")
+
+
+def texts_as_bytes(type_: pa.DataType) -> pa.DataType:
+    """The type whose values lie in memory in the same way, with binaries in place of texts."""
+    is_ = pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        return texts_as_bytes(type_.storage_type)
+    if is_.is_string(type_):
+        return pa.binary()
+    if is_.is_large_string(type_):
+        return pa.large_binary()
+    fields = [type_.field(at) for at in range(type_.num_fields)]
+    plain = [field.with_type(texts_as_bytes(field.type)) for field in fields]
+    if is_.is_struct(type_):
+        return pa.struct(plain)
+    if is_.is_map(type_):
+        return pa.map_(texts_as_bytes(type_.key_type), plain[0].type.field(1))
+    if is_.is_fixed_size_list(type_):
+        return pa.list_(plain[0], type_.list_size)
+    if is_.is_large_list(type_):
+        return pa.large_list(plain[0])
+    return pa.list_(plain[0]) if is_.is_list(type_) else type_
 
 
 def stored_field(column: str, field: pa.Field, nested: bool = True) -> pa.Field:

@@ -132,7 +132,8 @@ def checked_txn(txn: tuple[str, int]) -> tuple[str, int]:
     """The name and number of a change set, or an OptionError."""
     if isinstance(txn, tuple) and len(txn) == 2:
         name, number = txn
-        if isinstance(name, str) and name and type(number) is int and number >= 0:
+        is_text = isinstance(name, str) and name == name.encode(errors="ignore").decode()
+        if is_text and name and type(number) is int and number >= 0:
             return name, number
     raise OptionError(f'txn={txn!r}: give a name and the number of the micro-batch, as ("sales", batch_id)')
 

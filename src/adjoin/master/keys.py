@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from adjoin.errors import SchemaError
 from adjoin.kernels.hashing import chain_slices, chain_words
-from adjoin.master.casts import widens
+from adjoin.master.casts import equal_values, is_comparable, widens
 from adjoin.parts.rows import offsets_of
 
 KEY_COLUMN = "_adjoin_key"
@@ -85,14 +85,20 @@ class KeyCodec:
         keys = self._hash(plain) if self.kind == "hashed" else _to_int64(plain[0])
         return keys, valid_rows(plain)
 
-    def conform(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """A stream's key columns in the master's types, if that loses nothing; else SchemaError."""
+    def conform(self, columns: Sequence[pa.Array], *, exact: bool = True) -> list[pa.Array]:
+        """A stream's key columns in the master's types, or a SchemaError.
+
+        Args:
+            columns: The columns, in the order of the key.
+            exact: Every value must be one of the master's type. Otherwise a value that is none becomes
+                null, for no key of the master equals it.
+        """
         if len(columns) != len(self.types):
             raise SchemaError(
                 f"the key has {len(self.types)} columns {list(self.columns)}, got {len(columns)}"
             )
         named = zip(self.columns, columns, self.types, strict=True)
-        return [_conform(name, _unwrap(column), type_) for name, column, type_ in named]
+        return [_conform(name, _unwrap(column), type_, exact) for name, column, type_ in named]
 
     def same(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
         """Where the keys of two lists of conformed columns are equal, row by row; null equals nothing."""
@@ -249,16 +255,16 @@ def _dictionary_codes(array: pa.Array) -> NDArray[np.int64]:
     return np.asarray(array.dictionary_encode().indices.to_numpy(), np.int64)
 
 
-def _conform(name: str, column: pa.Array, type_: pa.DataType) -> pa.Array:
+def _conform(name: str, column: pa.Array, type_: pa.DataType, exact: bool) -> pa.Array:
     if column.type.equals(type_):
         return column
-    if not widens(column.type, type_):
+    if not (widens if exact else is_comparable)(column.type, type_):
         raise SchemaError(
             f"key column {name!r} is {type_} in the master and {column.type} in the stream; "
             f"cast the stream's column to {type_} before the join"
         )
     try:
-        return column.cast(type_)
+        return column.cast(type_) if exact else equal_values(column, type_)
     except pa.ArrowInvalid as error:
         raise SchemaError(
             f"key column {name!r} is {type_} in the master; a value of the stream's {column.type} "

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from adjoin.errors import CorruptionError
 from adjoin.master import files
+from adjoin.master.casts import texts_as_bytes
 from adjoin.master.datafile import DataFile, checksum_of, read_pages
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
@@ -124,7 +125,9 @@ class _Pages:
         self._manifest = manifest
         self._index = index
         self._filter = key_filter
-        self._schema = manifest.stored_schema
+        # Not every text of Spark is UTF-8, and bytes that are as they were written are sound.
+        stored = manifest.stored_schema
+        self._schema = pa.schema([field.with_type(texts_as_bytes(field.type)) for field in stored])
 
     def verify(self) -> None:
         ends = np.cumsum(self._index.blocks, dtype=np.int64) * BLOCK_BYTES

@@ -43,7 +43,7 @@ class Equality:
 
     def keys(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The key columns of the batch in the master's types."""
-        return self._codec.conform([batch.column(name) for name in self.columns])
+        return self._codec.conform([batch.column(name) for name in self.columns], exact=False)
 
     def bounds(self, batch: pa.RecordBatch) -> Bounds:
         low, valid = self._codec.encode(self.keys(batch))

@@ -47,19 +47,14 @@ def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> 
                 f"{found.null_rows} changes have a null in the key {list(base.manifest.key)}; remove them"
             )
         if found.rows <= _FEW_ROWS and found.bytes <= _FEW_BYTES:
-            return apply_here(home, base, _fetch(changes, base.manifest), options)
+            return apply_here(home, base, fetch(changes, base.manifest.schema), options)
         cuts = page_cuts(base.index, found.cuts(task_count(found.rows, _ROWS_PER_TASK)))
         return _apply_on_executors(home, base, changes, options, encoder, cuts)
 
 
-def _fetch(changes: DataFrame, manifest: Manifest) -> pa.Table:
-    table = fetch(changes)
-    batches = [from_spark(batch, manifest.schema) for batch in table.to_batches()]
-    return pa.Table.from_batches(batches, _applied(table.schema, manifest))
-
-
-def _applied(schema: pa.Schema, manifest: Manifest) -> pa.Schema:
-    """The columns of changes from Spark in the types in which they are applied."""
+def _schema(changes: DataFrame, manifest: Manifest) -> pa.Schema:
+    """The columns of the changes in the types in which they are applied."""
+    schema = stream_schema(changes)
     nothing = pa.record_batch([pa.nulls(0, field.type) for field in schema], names=schema.names)
     return from_spark(nothing, manifest.schema).schema
 
@@ -75,7 +70,7 @@ def _apply_on_executors(
     task = ApplyTask(
         path=home.path,
         version=base.manifest.version,
-        schema=_applied(stream_schema(changes), base.manifest),
+        schema=_schema(changes, base.manifest),
         options=options,
         first_pages=[0, *np.searchsorted(base.index.first, cuts, "left").tolist()],
         marker=uuid.uuid4().hex[:16],

@@ -44,19 +44,17 @@ class EndOfQueries(StreamingQueryListener):
 
 
 def clean_up_after(df: DataFrame, master_path: str) -> None:
-    """From now on, queries that end are marked in this master, if the DataFrame belongs to one.
+    """From now on, queries that end are marked in this master; a batch DataFrame can be part of one too.
 
     Inside `foreachBatch` the session is a copy that hears of no query; the one that started Spark does.
     On Connect the body runs in a process that ends with the query, so nobody is there to mark it: its page
     memory goes when it was idle for long.
     """
-    if df.isStreaming:
-        _listener(df.sparkSession).masters.add(master_path)
-        return
-    context: Any = getattr(df.sparkSession, "sparkContext", None)
-    started = SparkSession._instantiatedSession
-    if context is not None and started is not None and MicroBatch.current(context):
-        _listener(started).masters.add(master_path)
+    session = df.sparkSession
+    context: Any = getattr(session, "sparkContext", None)
+    if not df.isStreaming and context is not None and MicroBatch.current(context):
+        session = SparkSession._instantiatedSession or session
+    _listener(session).masters.add(master_path)
 
 
 @lru_cache(maxsize=8)

@@ -2,22 +2,21 @@
 
 import datetime
 import hashlib
+import itertools
 import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from adjoin.errors import OptionError
+from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
 from adjoin.parts.budget import parse_bytes
 from adjoin.semistream.algorithms import algorithm_named
@@ -27,13 +26,12 @@ from adjoin.semistream.ssij.options import Deadline
 from adjoin.spark.cleaning import clean_up_after
 from adjoin.spark.hosting import DIRECTORY_SETTING
 from adjoin.spark.metrics import OBSERVATION, REPORT_COLUMN, REPORT_FIELD, observe_reports
-from adjoin.spark.naming import by_place
+from adjoin.spark.naming import by_place, comparison
 from adjoin.spark.routing import ROUTES, route_by_range
 from adjoin.spark.sharing import default_partitions, share_of
 from adjoin.spark.task import EnrichTask
 from adjoin.spark.types import arrow_schema_for_spark, arrow_settings, spark_schema, stream_schema
 
-_MOST_ENRICHES = 100
 _PINS_KEPT = 16
 
 
@@ -53,7 +51,7 @@ def enrich(
     between: tuple[str, str] | None = None,
     suffix: str = "_master",
     version: int | None = None,
-    name: str = OBSERVATION,
+    name: str | None = None,
 ) -> DataFrame:
     """Join a DataFrame with a master that is larger than memory.
 
@@ -64,7 +62,8 @@ def enrich(
     Args:
         df: The stream: a streaming DataFrame, or a batch one. On classic Spark and on Connect.
         master: A master, or the path of one, which every executor must see under the same name.
-        on: Key: a name, a list of names, or `{"stream column": "master column"}`.
+        on: Key: a name, a list of names, or `{"stream column": "master column"}`. Keys are compared by
+            value, texts byte by byte, whatever their collation.
         how: "inner", "left", "semi" or "anti".
         columns: Master columns to put out, in this order; all by default.
         memory: Budget of the whole operator on one host: bytes, or text such as "256MB".
@@ -83,8 +82,8 @@ def enrich(
             sees the version that was the newest when it began, again if it is replayed, inside
             `foreachBatch` too; any other batch DataFrame sees the version of `master`, or the newest if
             that is a path.
-        name: What Spark calls its metrics. One `enrich` behind another gets a number of its own; where
-            two branches of a query meet, by a union or a join, give each another name.
+        name: What Spark's query progress calls its metrics. By default "adjoin", "adjoin_2" and so on, in
+            the order of the calls; whoever wants to look them up gives a name.
 
     Returns:
         The stream's columns, then the master's without the key of the same name (semi and anti: the
@@ -100,7 +99,8 @@ def enrich(
         >>> # facts = adjoin.enrich(sales, "/warehouse/products", on="product_id", how="left")
 
     Cost: two passes over the source of each micro-batch, one shuffle, one Python worker per task; reads
-    of the master as the stream demands. Memory never more than `memory` on a host.
+    of the master as the stream demands. Memory never more than `memory` on a host, beside the Arrow batch
+    that Spark hands over (`spark.sql.execution.arrow.maxRecordsPerBatch` rows).
     """
     if not isinstance(df, DataFrame):
         raise OptionError(
@@ -112,7 +112,7 @@ def enrich(
         master = master.at(version)
     memory_bytes = parse_bytes(memory)
     algorithm_named(algorithm)
-    if not (isinstance(name, str) and name):
+    if name is not None and not (isinstance(name, str) and name):
         raise OptionError(f"name={name!r}: give a text")
     join: dict[str, Any] = {
         "on": on,
@@ -127,6 +127,7 @@ def enrich(
     count = _partitions(df, master, memory_bytes, partitions)
     routed = _routed(df, master, spec, route, count)
     time_zone, large_var_types = arrow_settings(df)
+    observed = name or _next_name()
     task = EnrichTask(
         path=master.path,
         version=version,
@@ -136,7 +137,9 @@ def enrich(
         memory_bytes=memory_bytes,
         partitions=count,
         is_routed=route == "range",
-        operator_id="",
+        operator_id=_digest(
+            observed if df.isStreaming else name, master.path, algorithm, join, memory_bytes, count
+        ),
         run=uuid.uuid4().hex,
         directory=df.sparkSession.conf.get(DIRECTORY_SETTING, None),
         schema=arrow_schema_for_spark(result, time_zone, large_var_types),
@@ -144,7 +147,8 @@ def enrich(
     clean_up_after(df, master.path)
     if not df.isStreaming:
         _keep_pinned(master)
-    return _joined(by_place(routed), task, result, name)  # the task puts names back
+    joined = by_place(routed).mapInArrow(task.join, result)  # the task puts names back
+    return observe_reports(joined, observed)
 
 
 def _result_schema(df: DataFrame, master: Master, spec: JoinSpec, deadline: Deadline) -> StructType:
@@ -153,13 +157,33 @@ def _result_schema(df: DataFrame, master: Master, spec: JoinSpec, deadline: Dead
     deadline.check(stream)
     fields = spec.output_schema(stream, master.schema)
     spec.predicate.bounds(pa.record_batch([pa.nulls(0, field.type) for field in stream], schema=stream))
-    if REPORT_COLUMN in fields.names:
-        raise OptionError(f"column {REPORT_COLUMN!r} has a name that adjoin uses itself; rename it")
     # Every column can be null, because reports travel as rows of nulls among the results.
     given = [StructField(field.name, field.dataType, True, field.metadata) for field in df.schema]
     others = spark_schema(pa.schema(list(fields)[len(given) :]))
-    added = [StructField(field.name, field.dataType, True) for field in others]
-    return StructType([*given, *added, REPORT_FIELD])
+    compared = comparison(df)
+    taken = {compared(field.name) for field in given}
+    added = []
+    for field in others:
+        # The suffix is there already unless the names differ in case alone.
+        name = field.name if compared(field.name) not in taken else field.name + spec.suffix
+        added.append(StructField(name, field.dataType, True))
+    result = StructType([*given, *added, REPORT_FIELD])
+    _refuse_repeated(result.names, compared)
+    return result
+
+
+def _refuse_repeated(names: list[str], compared: Callable[[str], str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(compared(name))
+        if other is not None and name == REPORT_COLUMN:
+            raise OptionError(f"column {other!r} has a name that adjoin uses itself; rename it")
+        if other is not None:
+            raise SchemaError(
+                f"columns {other!r} and {name!r} are the same to Spark; rename one, choose another suffix=, "
+                "or set spark.sql.caseSensitive"
+            )
+        seen[compared(name)] = name
 
 
 def _partitions(df: DataFrame, master: Master, memory_bytes: int, partitions: int | None) -> int:
@@ -187,28 +211,18 @@ def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partition
     return df if route == "none" else route_by_range(df, master, spec, partitions)
 
 
-def _joined(routed: DataFrame, task: EnrichTask, result: StructType, name: str) -> DataFrame:
-    """Run the task and observe it, under a name that no `enrich` before it has."""
-    for number in range(1, _MOST_ENRICHES + 1):
-        numbered = name if number == 1 else f"{name}_{number}"
-        named = replace(task, operator_id=_digest(numbered, task))
-        try:
-            observed = observe_reports(routed.mapInArrow(named.join, result), numbered)
-            observed.schema  # noqa: B018 (Connect checks the plan only when it is asked something)
-        except AnalysisException as error:
-            if error.getCondition() != "DUPLICATED_METRICS_NAME":
-                raise
-        else:
-            return observed
-    raise OptionError(f"a query cannot have more than {_MOST_ENRICHES} joins with masters")
+def _next_name() -> str:
+    """A name that no other join of this process has: Spark refuses a query with two of the same name."""
+    number = next(_numbers)
+    return OBSERVATION if number == 1 else f"{OBSERVATION}_{number}"
 
 
-def _digest(name: str, task: EnrichTask) -> str:
-    """The same for every micro-batch and every restart of the query."""
-    told_apart_by = (name, task.path, task.algorithm, task.options, task.memory_bytes, task.partitions)
-    return hashlib.sha256(repr(told_apart_by).encode()).hexdigest()[:16]
+def _digest(*facts: object) -> str:
+    """The same for every micro-batch of a query."""
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
+_numbers = itertools.count(1)
 _pins: OrderedDict[tuple[str, int], Master] = OrderedDict()
 _pins_lock = threading.Lock()
 
@@ -218,8 +232,9 @@ def _keep_pinned(master: Master) -> None:
 
     Only the versions last used are kept, because a driver can live long and see very many.
     """
+    own = master.at(master.version)
     with _pins_lock:
-        _pins[master.path, master.version] = master
+        _pins[master.path, master.version] = own
         _pins.move_to_end((master.path, master.version))
         while len(_pins) > _PINS_KEPT:
             _pins.popitem(last=False)

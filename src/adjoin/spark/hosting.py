@@ -58,7 +58,13 @@ class Arenas:
 
     @contextmanager
     def acquire(
-        self, partition: int | None, slots: int, records: str | None = None, *, keep: bool = True
+        self,
+        partition: int | None,
+        slots: int,
+        records: str | None = None,
+        *,
+        keep: bool = True,
+        attempt: int = 0,
     ) -> Iterator[str]:
         """Hold an arena as long as the task runs.
 
@@ -68,7 +74,9 @@ class Arenas:
             slots: How many arenas the operator has on a host.
             records: The directory of the records of its query; once that has the mark that the query
                 has ended, the arenas go.
-            keep: False to remove it at the end of the task.
+            keep: False to remove it when the task ends, however it ends.
+            attempt: Which attempt at which task; two that run at once in the same one, because a query
+                has the same join twice, have an arena each, or they would wait for each other.
 
         Yields:
             The path of the file, which is empty if it is new.
@@ -81,7 +89,8 @@ class Arenas:
         home = os.path.join(self._root(slots), f"adjoin-{os.geteuid()}")
         names = [f"{slot}.arena" for slot in (range(slots) if partition is None else [partition % slots])]
         try:
-            held = _hold(home, self.operator, names, records)
+            ended = _mark(records) if keep else "."
+            held = _hold(home, self.operator, names, ended, attempt)
         except OSError as error:
             raise _refused(home, error) from error
         try:
@@ -124,26 +133,33 @@ class _Held:
         os.close(self.directory)
 
 
-def _hold(home: str, operator: str, names: Sequence[str], records: str | None) -> _Held:
+def _hold(home: str, operator: str, names: Sequence[str], ended: str | None, attempt: int) -> _Held:
     path = os.path.join(home, operator)
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):  # the keeper has removed it: make it again
             is_new = _make_private(home, path)
             directory = _lock_directory(path)
             if directory is not None:
-                return _hold_in(home, path, directory, names, records, is_new=is_new)
+                return _hold_in(home, path, directory, names, ended, attempt, is_new=is_new)
     raise ArenaError(f"{path} vanishes again and again; name another directory by {DIRECTORY_SETTING}")
 
 
 def _hold_in(
-    home: str, path: str, directory: int, names: Sequence[str], records: str | None, *, is_new: bool
+    home: str,
+    path: str,
+    directory: int,
+    names: Sequence[str],
+    ended: str | None,
+    attempt: int,
+    *,
+    is_new: bool,
 ) -> _Held:
     try:
-        _note(path, records)
+        _note(path, ended)
         _start_keeper(home)
         if is_new:
             keeper.sweep(home)
-        name, arena = _lock_any(path, names)
+        name, arena = _lock_any(path, names, attempt)
         os.utime(directory)
     except BaseException:
         os.close(directory)
@@ -183,18 +199,24 @@ def _lock_directory(path: str) -> int | None:
     return None
 
 
-def _note(path: str, records: str | None) -> None:
-    """For the keeper: whom the arenas serve, and where it says that the query has ended."""
+def _mark(records: str | None) -> str | None:
+    """Where it says that the query has ended."""
+    return None if records is None else os.path.join(os.path.abspath(records), queries.ENDED)
+
+
+def _note(path: str, ended: str | None) -> None:
+    """For the keeper: whom the arenas serve, and what is there once they are needed no more.
+
+    Those of a batch job never are when nobody has them locked, so something is there from the start.
+    """
     owner = os.path.join(path, keeper.OWNERS, _owner(os.getpid(), os.getppid()))
     if not os.path.exists(owner):
         with suppress(FileExistsError):
             os.mkdir(os.path.dirname(owner), 0o700)
         os.close(os.open(owner, os.O_WRONLY | os.O_CREAT, 0o600))
-    if records is not None:
+    if ended is not None:
         with suppress(FileExistsError):
-            os.symlink(
-                os.path.join(os.path.abspath(records), queries.ENDED), os.path.join(path, keeper.ENDED)
-            )
+            os.symlink(ended, os.path.join(path, keeper.ENDED))
 
 
 @lru_cache(maxsize=1)
@@ -212,14 +234,29 @@ def _owner(pid: int, parent: int) -> str:
     return keeper.owner_name(parent if parent > 1 else pid)
 
 
-def _lock_any(path: str, names: Sequence[str]) -> tuple[str, int]:
+def _lock_any(path: str, names: Sequence[str], attempt: int) -> tuple[str, int]:
     """Lock the first arena that is free; wait until one is: whoever holds it lets go or dies."""
     while True:
         for name in _last_used_first(path, names):
             arena = _lock_arena(os.path.join(path, name))
             if arena is not None:
+                _write_holder(path, name, attempt)
                 return name, arena
+            if _holder(path, name) == attempt != 0:
+                return _lock_any(path, [f"again-{name}"], attempt)
         time.sleep(_POLL_SECONDS)
+
+
+def _write_holder(path: str, name: str, attempt: int) -> None:
+    with open(os.path.join(path, f"{name}.holder"), "w", encoding="ascii") as file:
+        file.write(str(attempt))
+
+
+def _holder(path: str, name: str) -> int:
+    """Which attempt holds the arena; 0 if that is not known yet."""
+    with suppress(OSError, ValueError), open(os.path.join(path, f"{name}.holder"), encoding="ascii") as file:
+        return int(file.read())
+    return 0
 
 
 def _last_used_first(path: str, names: Sequence[str]) -> Sequence[str]:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 
 from adjoin import errors
+from adjoin.spark.types import from_spark
 
 _RESULT = "result binary"
 _RAISED = re.compile(r"^adjoin\.errors\.(\w+): (.+)$", re.MULTILINE)
@@ -34,14 +35,17 @@ def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]
         return [pickle.loads(row.result) for row in df.mapInArrow(packed, _RESULT).collect()]
 
 
-def fetch(df: DataFrame) -> pa.Table:
-    """All rows, which the driver must have room for.
+def fetch(df: DataFrame, schema: pa.Schema) -> pa.Table:
+    """All rows, which the driver must have room for, in the types of a master with this schema.
 
     Raises:
         AdjoinError: As it was raised on an executor.
     """
     with as_raised():
-        return df.toArrow()
+        table = df.toArrow()
+    nothing = pa.record_batch([pa.nulls(0, field.type) for field in table.schema], names=table.column_names)
+    batches = [from_spark(batch, schema) for batch in (nothing, *table.to_batches())]
+    return pa.Table.from_batches(batches)
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from pyspark.sql.types import LongType, MapType, StringType, StructField
 OBSERVATION = "adjoin"
 REPORT_COLUMN = "_adjoin_report"
 REPORT_FIELD = StructField(REPORT_COLUMN, MapType(StringType(), LongType()))
-REPORT_TYPE = pa.map_(pa.string(), pa.int64())
 
 _SUMS = (
     "rows_in",
@@ -150,13 +149,9 @@ class EnrichListener(StreamingQueryListener):
 
 def report_row(schema: pa.Schema, facts: Mapping[str, int]) -> pa.RecordBatch:
     """A row of nulls that carries the facts in the last column."""
-    nulls = [pa.nulls(1, field.type) for field in list(schema)[:-1]]
-    return pa.record_batch([*nulls, pa.array([list(facts.items())], REPORT_TYPE)], schema=schema)
-
-
-def no_report(rows: int) -> pa.Array:
-    """What stands in the last column of rows that are results."""
-    return pa.nulls(rows, REPORT_TYPE)
+    *others, report = schema
+    nulls = [pa.nulls(1, field.type) for field in others]
+    return pa.record_batch([*nulls, pa.array([list(facts.items())], report.type)], schema=schema)
 
 
 def observe_reports(result: DataFrame, name: str) -> DataFrame:

@@ -15,7 +15,7 @@ from adjoin.master.master import Master
 from adjoin.master.queries import QueryRecords
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.spark.hosting import Arenas
-from adjoin.spark.metrics import no_report, report_row
+from adjoin.spark.metrics import report_row
 from adjoin.spark.types import to_spark
 from adjoin.spark.worker import disk, open_master, page_files
 
@@ -111,13 +111,15 @@ class EnrichTask:
             slots=self.partitions,
             records=records,
             keep=micro_batch is not None,
+            attempt=1 + context.taskAttemptId(),
         )
 
     def _as_stream(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.rename_columns(self.schema.names[: batch.num_columns])
 
     def _as_result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return to_spark(batch.append_column(self.schema.field(-1), no_report(batch.num_rows)), self.schema)
+        report = self.schema.field(-1)
+        return to_spark(batch.append_column(report, pa.nulls(batch.num_rows, report.type)), self.schema)
 
     @staticmethod
     def _facts(

@@ -127,7 +127,7 @@ def _nullable(type_: DataType) -> DataType:
 def arrow_settings(df: Any) -> tuple[str, bool]:
     """Time zone and use of 64-bit offsets in the session of a DataFrame."""
     conf = df.sparkSession.conf
-    return conf.get(_TIME_ZONE), conf.get(_LARGE_VAR_TYPES, "false") == "true"
+    return conf.get(_TIME_ZONE), (conf.get(_LARGE_VAR_TYPES, "false") or "").lower() == "true"
 
 
 def stream_schema(df: Any) -> pa.Schema:

@@ -263,3 +263,46 @@ def test_what_could_lose_is_refused_with_both_types(given_type: pa.DataType, wan
 def test_a_value_too_large_for_the_finer_unit_is_an_error() -> None:
     with pytest.raises(SchemaError, match="does not fit"):
         _codec(pa.timestamp("ns")).conform([pa.array([1 << 60], pa.timestamp("s"))])
+
+
+@pytest.mark.parametrize(
+    ("given_type", "values", "wanted", "equal"),
+    [
+        (pa.int64(), [1, -1, 1 << 40, None], pa.uint32(), [1, None, None, None]),
+        (pa.int64(), [1, -1, 200], pa.int8(), [1, -1, None]),
+        (pa.int64(), [1, -1], pa.uint64(), [1, None]),
+        (pa.decimal128(20), [Decimal(1), Decimal(-1), Decimal(1 << 64)], pa.uint64(), [1, None, None]),
+        (pa.decimal128(5, 2), [Decimal("1.50"), Decimal("1.55")], pa.int8(), [None, None]),
+        (pa.timestamp("us"), [2_000, 1_500], pa.timestamp("ms"), [2, None]),
+        (pa.timestamp("us"), [1, 253_402_214_400_000_000], pa.timestamp("ns"), [1_000, None]),
+        (pa.time64("ns"), [1_000, 1_500], pa.time64("us"), [1, None]),
+        (pa.duration("us"), [1, 1 << 62], pa.duration("ns"), [1_000, None]),
+        (pa.date32(), [1, None], pa.date64(), [86_400_000, None]),
+        (pa.binary(), [b"abc", b"a", None], pa.binary(3), [b"abc", None, None]),
+        (pa.float64(), [1.5, 0.1, 1e300, None], pa.float32(), [1.5, None, None, None]),
+    ],
+)
+def test_a_value_that_no_key_equals_is_null(given_type, values, wanted, equal):
+    (column,) = _codec(wanted).conform([pa.array(values, given_type)], exact=False)
+    assert column.equals(
+        pa.array(equal, pa.int64()).cast(wanted) if _is_time(wanted) else pa.array(equal, wanted)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given_type", "wanted"),
+    [
+        (pa.string(), pa.int64()),
+        (pa.float64(), pa.int64()),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.timestamp("us"), pa.date32()),
+        (pa.string(), pa.binary()),
+    ],
+)
+def test_values_of_another_kind_are_refused(given_type, wanted):
+    with pytest.raises(SchemaError, match="cast the stream's column"):
+        _codec(wanted).conform([pa.array([], given_type)], exact=False)
+
+
+def _is_time(type_: pa.DataType) -> bool:
+    return pa.types.is_temporal(type_)
