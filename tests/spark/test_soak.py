@@ -27,8 +27,8 @@ MINUTES = float(os.environ.get("ADJOIN_SOAK_MINUTES", "1"))
 WARM_UP = 0.3
 """The part of the run in which kernels are loaded and the arenas fill."""
 LEAST_BATCHES_PER_MINUTE = 20
-MOST_ARENA_FILES = 2 * 2 * 32
-"""Two workers, two arenas, each of them mapped in parts."""
+MOST_ARENA_FILES = 2 * 2 * 8
+"""Of two arenas, in at most eight workers; while one joins, it has its arena open twice."""
 
 
 @dataclass

@@ -274,10 +274,10 @@ class PageFile(PageMemory):
                 raise self._refusal("cannot be made longer", error) from error
         region = self._regions[name]
         try:
-            mapped = mmap.mmap(self._descriptor, region.room, offset=region.begin)
+            mapped = _Mapping(self._descriptor, region.begin, region.room)
         except OSError as error:
             raise self._refusal("cannot be mapped", error) from error
-        self._views[name] = np.frombuffer(mapped, np.uint8)
+        self._views[name] = np.asarray(mapped)
 
     def _reserve(self, name: str, end: int) -> None:
         region = self._regions[name]
@@ -328,6 +328,26 @@ class PageFile(PageMemory):
         )
 
 
+class _Mapping:
+    """A part of a file as an array; unlike Python's own, it holds no descriptor of its own."""
+
+    def __init__(self, descriptor: int, begin: int, length: int) -> None:
+        self._length = 0
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        address = _libc.mmap(None, length, protection, mmap.MAP_SHARED, descriptor, begin)
+        if address == _MAP_FAILED:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._address, self._length = address, length
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"version": 3, "shape": (self._length,), "typestr": "|u1", "data": (self._address, False)}
+
+    def __del__(self) -> None:
+        if self._length:
+            _libc.munmap(self._address, self._length)
+
+
 def _sealed(body: bytes) -> bytes:
     return _MAGIC + blake2b(body, digest_size=_DIGEST_BYTES).digest() + body
 
@@ -363,3 +383,14 @@ def _punch(descriptor: int, begin: int, length: int) -> None:
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int64,
+)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MAP_FAILED = ctypes.c_void_p(-1).value
