@@ -26,8 +26,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## sales enriched, keyed and written exactly once, while the products change, on Spark
 	$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(READY) ## run all tests, in random order, warnings as errors
-	$(BIN)/python -m pytest $(ARGS)
+test: $(READY) ## run all tests, in random order, warnings as errors; those on Spark beside the others
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-slow: $(READY) ## run the tests that `make test` leaves out
 	$(BIN)/python -m pytest -m slow $(ARGS)

@@ -1,7 +1,21 @@
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+ON_SPARK = Path(__file__).parent / "spark"
 
 # No deadline, because the first example of a test compiles kernels; new examples in every run find more.
 settings.register_profile(
     "adjoin", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("adjoin")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes all tests on Spark go to one, which has the session, and begin at once."""
+    for item in items:
+        if item.path.is_relative_to(ON_SPARK):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=lambda item: not item.path.is_relative_to(ON_SPARK))

@@ -3,6 +3,7 @@
 Argument: the directory of the test.
 """
 
+import os
 import sys
 import warnings
 from dataclasses import asdict
@@ -25,9 +26,11 @@ class ConnectScenarios(Scenarios):
         listener = EnrichListener(heard.append)
         self.spark.streams.addListener(listener)
         stream = read_batches(self.spark, self.work / "in")
-        result = adjoin.enrich(stream, self.work / "master", on="id")
+        result = adjoin.enrich(stream, self.work / "master", on="id", name="first")
         # Not routed: to find ranges Spark runs the first join twice, and Spark 4.1 counts its metrics twice.
-        result = adjoin.enrich(result, self.work / "master", on="id", how="semi", route="none")
+        result = adjoin.enrich(
+            result, self.work / "master", on="id", how="semi", route="none", name="second"
+        )
         writer = result.writeStream.format("parquet").trigger(availableNow=True)
         writer = writer.option("checkpointLocation", str(self.work / "stream checkpoint"))
         query = writer.start(str(self.work / "stream"))
@@ -72,7 +75,9 @@ class ConnectScenarios(Scenarios):
 
 def run(work: Path) -> None:
     warnings.simplefilter("ignore")  # what Connect says of static settings is meant for its own authors
-    spark = SparkSession.builder.remote("local[2]").appName("adjoin on Connect").getOrCreate()
+    os.environ["SPARK_TESTING"] = "1"  # lets PySpark choose a port that is free
+    builder = SparkSession.builder.remote("local[2]").appName("adjoin on Connect")
+    spark = builder.config("spark.connect.grpc.binding.address", "127.0.0.1").getOrCreate()
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     try:
         scenarios = ConnectScenarios(spark, work)

@@ -38,10 +38,10 @@ def test_metrics_arrive_by_listener_and_by_progress(done):
     shown, heard = done.report["shown"], done.report["heard"]
     assert len(shown) == 2 * len(done.batches)
     assert sorted(shown, key=_order) == sorted(heard, key=_order)
-    assert Counter(one["name"] for one in shown) == {"adjoin": 3, "adjoin_2": 3}
+    assert Counter(one["name"] for one in shown) == {"first": 3, "second": 3}
     for one in shown:
         assert (one["query_id"], one["master_version"]) == (done.report["query"], 1)
-        if one["name"] == "adjoin":
+        if one["name"] == "first":
             batch = done.batches[one["batch_id"]]
             assert one["rows_in"] == len(batch) == sum(task["rows_in"] for task in one["tasks"])
             assert one["rows_out"] == sum(wanted(batch, products(ROWS)).values())

@@ -183,10 +183,10 @@ def test_the_keys_of_all_waiting_rows_are_not_decoded_for_each_portion(tmp_path,
     most = 0
     conform = KeyCodec.conform
 
-    def watched(codec: KeyCodec, columns: Any) -> Any:
+    def watched(codec: KeyCodec, columns: Any, **options: Any) -> Any:
         nonlocal most
         most = max(most, len(columns[0]))
-        return conform(codec, columns)
+        return conform(codec, columns, **options)
 
     monkeypatch.setattr(KeyCodec, "conform", watched)
     with SSIJ(build(table, tmp_path), on="id", memory="16MB", stream_rows=10**6) as join:
