@@ -22,6 +22,7 @@ from adjoin.master.engines import register
 from adjoin.master.master import Master
 from adjoin.parts.clock import Pause
 from adjoin.parts.pagememory import PageFile
+from adjoin.semistream.frontstage import FrontStage
 from adjoin.semistream.ssij import SSIJ
 from adjoin.spark.engine import SparkEngine
 
@@ -41,6 +42,7 @@ __all__ = [
     "CorruptionError",
     "EnrichListener",
     "EnrichProgress",
+    "FrontStage",
     "JavaError",
     "Master",
     "MasterExistsError",

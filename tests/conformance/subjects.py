@@ -11,6 +11,7 @@ from adjoin import SSIJ, Pause
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.clock import SimulatedClock
 from adjoin.parts.pagememory import PageFile
+from adjoin.semistream.frontstage import FrontStage
 from tests.conformance.reference import Reference
 from tests.conformance.scripted import Item, Refresh
 from tests.conformance.snapshots import Shelf, Snapshot
@@ -98,6 +99,7 @@ OPERATORS = [
     Subject("Reference", Reference, frozenset({"range"})),
     Subject("SSIJ", SSIJ, _SSIJ),
     Subject("SSIJOnPageFile", OnPageFile, _SSIJ),
+    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ),
 ]
 
 

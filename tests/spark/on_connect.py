@@ -28,9 +28,7 @@ class ConnectScenarios(Scenarios):
         stream = read_batches(self.spark, self.work / "in")
         result = adjoin.enrich(stream, self.work / "master", on="id", name="first")
         # Not routed: to find ranges Spark runs the first join twice, and Spark 4.1 counts its metrics twice.
-        result = adjoin.enrich(
-            result, self.work / "master", on="id", how="semi", route="none", name="second"
-        )
+        result = adjoin.enrich(result, self.work / "master", on="id", how="semi", route="none", name="second")
         writer = result.writeStream.format("parquet").trigger(availableNow=True)
         writer = writer.option("checkpointLocation", str(self.work / "stream checkpoint"))
         query = writer.start(str(self.work / "stream"))

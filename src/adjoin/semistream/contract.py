@@ -54,10 +54,21 @@ class SemiStreamJoin(ABC):
         return self._alone(self._finish())
 
     def run(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterator[pa.RecordBatch]:
-        """Join a whole stream: batches, and pauses between them."""
-        for item in items:
-            yield from self.idle(item.seconds) if isinstance(item, Pause) else self.push(item)
+        """Join a whole stream: batches, and pauses between them.
+
+        With a deadline the source is read in a thread, so that rows are answered in time even if the next
+        batch is late.
+        """
+        for item in self._paced(items):
+            if isinstance(item, pa.RecordBatch):
+                yield from self.push(item)
+            else:
+                yield from self.idle(item.seconds if item else 0)
         yield from self.finish()
+
+    def _paced(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterable[pa.RecordBatch | Pause | None]:
+        """The items; None when rows must be answered before the next one is there."""
+        return items
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:

@@ -32,6 +32,7 @@ class Matcher:
         self, spec: JoinSpec, pages: Residence, keys: list[Column], output: Output, limit_pairs: int
     ) -> None:
         self._spec = spec
+        self._pages = pages
         self._codec = pages.master.codec
         self._arena = pages.arena
         self._columns = pages.columns
@@ -53,7 +54,9 @@ class Matcher:
             self._columns.rows,
         )
         if self._codec.ordered and not self._spec.gives_master_columns:
-            yield from self._found(rows, need_row[count > 0])
+            found = np.flatnonzero(count)
+            self._tell(rows, need_row[found], Places(need_slot[found], begin[found]))
+            yield from self._found(rows, need_row[found])
             return
         for first, last in portions(count, self._limit_pairs):
             pairs = int(count[first:last].sum())
@@ -67,11 +70,16 @@ class Matcher:
         if not self._codec.ordered:
             same = self._same_keys(rows, stream_row, places)
             stream_row, places = stream_row[same], Places(places.slots[same], places.rows[same])
+        self._tell(rows, stream_row, places)
         if self._spec.gives_master_columns:
             rows.matched[stream_row] = True
             yield from self._output.matched(rows, stream_row, places)
         else:
             yield from self._found(rows, stream_row)
+
+    def _tell(self, rows: Rows, stream_row: Array, places: Places) -> None:
+        if self._pages.observer is not None and len(stream_row):
+            self._pages.observer(rows.low[stream_row], stream_row, places)
 
     def _same_keys(self, rows: Rows, stream_row: Array, places: Places) -> Array:
         assert isinstance(self._spec.predicate, Equality)

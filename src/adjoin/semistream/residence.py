@@ -1,10 +1,10 @@
 """One version of the master as an operator holds it: index, filter, and the pages in memory."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,10 +16,21 @@ from adjoin.master.master import Master
 from adjoin.master.reader import PageReader, ReadCounts
 from adjoin.parts.arena import BLOCK_BYTES, Arena
 from adjoin.parts.budget import MemoryBudget
-from adjoin.parts.columns import Column, PageColumns, columns_of
+from adjoin.parts.columns import Column, PageColumns, Places, columns_of
 from adjoin.parts.pagecache import ABSENT, CachedPages, PageCache
 from adjoin.parts.pagememory import PageMemory
 from adjoin.semistream.split import Demand, MemorySplit, least_bytes, split_memory
+
+
+class Guest(Protocol):
+    """Whoever holds a part of the budget that can be spared."""
+
+    def give_way(self, lacking_bytes: int) -> None:
+        """Give so many bytes back, or all there are."""
+
+
+Observer = Callable[[Array, Array, Places], None]
+"""Is told encoded keys of stream rows that were joined, which row each stands for, and the master's rows."""
 
 
 class Residence:
@@ -60,6 +71,8 @@ class Residence:
         self._columns_by_name: dict[str, Column] = {}
         self._is_frozen = False
         self._is_closed = False
+        self.observer: Observer | None = None
+        self.guest: Guest | None = None
         self._load(master)
         try:
             self._open_pages()
@@ -84,6 +97,14 @@ class Residence:
 
     def make_room(self, wanted_bytes: int) -> bool:
         """Free so many bytes of the budget, evicting pages if need be; False if it cannot be done."""
+        if self._evict(wanted_bytes):
+            return True
+        if self.guest is None:
+            return False
+        self.guest.give_way(wanted_bytes - self._budget.free_bytes)
+        return self._evict(wanted_bytes)
+
+    def _evict(self, wanted_bytes: int) -> bool:
         lacking = wanted_bytes - self._budget.free_bytes
         if lacking <= 0:
             return True
@@ -174,6 +195,8 @@ class Residence:
 
     def _settle(self) -> None:
         """Split the budget for this version and make an empty arena."""
+        if self.guest is not None:
+            self.guest.give_way(self._budget.total_bytes)
         demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
         self.split = split_memory(self._budget.total_bytes, demand)
         self._budget.set("index", 0)
@@ -215,7 +238,7 @@ class Residence:
     def _carry_over(self, cached: CachedPages, first: Array, checksum: Array) -> None:
         """Keep the cached pages that the index has too; they had these first keys and checksums."""
         self._budget.set("index", self._index_bytes)
-        pages = _find(self.index, first, checksum)
+        pages = find_pages(self.index, first, checksum)
         here = pages != ABSENT
         self.cache = PageCache(self.arena, self.columns, len(self.index), self._decay)
         self.cache.adopt(CachedPages(pages[here], cached.slots[here], cached.utility[here]))
@@ -289,7 +312,7 @@ class Residence:
         return counters_bytes if self._shared_index else master.index_file_bytes + counters_bytes
 
 
-def _find(index: PageIndex, first: Array, checksum: Array) -> Array:
+def find_pages(index: PageIndex, first: Array, checksum: Array) -> Array:
     """Numbers of the pages with these first keys and checksums, ABSENT for those the index does not have.
 
     Several pages can begin with the same key, so the search goes on from page to page while they do. Of

@@ -6,18 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import BudgetError, OptionError, SchemaError
-from adjoin.master.device import Device, Disk
+from adjoin.errors import BudgetError
+from adjoin.master.device import Device
 from adjoin.master.master import Master
 from adjoin.parts.arrivals import arrivals
-from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, Pause, SystemClock
 from adjoin.parts.copying import compact, plain_columns
-from adjoin.parts.pagememory import PageFile, PageMemory
+from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.streambuffer import Arrivals, InputBuffer
-from adjoin.semistream.contract import SemiStreamJoin
+from adjoin.semistream.paged import PagedJoin, check_master
 from adjoin.semistream.predicate import Distance
-from adjoin.semistream.residence import Residence, least_memory
 from adjoin.semistream.spec import On, make_spec
 from adjoin.semistream.ssij.options import Deadline, Options
 from adjoin.semistream.ssij.phases import Phases
@@ -32,7 +30,7 @@ _MOST_STREAM_BYTES = 1 << 30
 """Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
 
 
-class SSIJ(SemiStreamJoin):
+class SSIJ(PagedJoin):
     """Joins a stream with an indexed master that is larger than memory.
 
     How it works:
@@ -140,33 +138,20 @@ class SSIJ(SemiStreamJoin):
         pages: PageMemory | None = None,
         shared_index: bool = False,
     ) -> None:
-        super().__init__()
-        if not isinstance(master, Master):
-            raise OptionError(f"master={master!r} is not a Master; open it with adjoin.Master.open")
+        check_master(master)
         self._options = Options(input_rows, stream_rows, max_scan, decay, Deadline(deadline))
-        self._spec = make_spec(master, on, how, columns, within, between, suffix)
-        self._budget = MemoryBudget(parse_bytes(memory))
-        _check_room(pages, self._budget.total_bytes)
-        self._clock = clock or SystemClock()
-        self._owns_device = device is None
-        self._device: Device = Disk() if device is None else device
-        names = {*self._spec.columns, *self._spec.verified}
-        self._pages = Residence(
-            master, names, self._budget, self._device, decay, pages, shared_index=shared_index
+        super().__init__(
+            master,
+            make_spec(master, on, how, columns, within, between, suffix),
+            memory,
+            decay=decay,
+            device=device,
+            clock=clock,
+            pages=pages,
+            shared_index=shared_index,
         )
         self._phases = Phases(self._spec, self._pages, self._budget, self._clock, max_scan)
         self._input = InputBuffer()
-
-    @classmethod
-    def least_memory(
-        cls, master: Master, *, pages: type[PageMemory] = PageMemory, shared_index: bool = False
-    ) -> int:
-        """The least budget with which a join with this master works, whatever its columns."""
-        return least_memory(master, pages=pages, shared_index=shared_index)
-
-    def schema_of(self, stream: pa.Schema) -> pa.Schema:
-        """The schema of the results for a stream with this schema."""
-        return self._spec.output_schema(stream, self._pages.master.schema)
 
     def metrics(self) -> dict[str, float]:
         """Counters since the start.
@@ -192,32 +177,10 @@ class SSIJ(SemiStreamJoin):
             **{f"{name}_bytes": held for name, held in self._budget.accounts().items()},
         }
 
-    def run(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterator[pa.RecordBatch]:
-        """Join a whole stream: batches, and pauses between them.
-
-        With a deadline the source is read in a thread, so that rows are answered in time even if
-        the next batch is late.
-        """
+    def _paced(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterable[pa.RecordBatch | Pause | None]:
         if not self._options.deadline.is_set or not isinstance(self._clock, SystemClock):
-            yield from super().run(items)
-            return
-        for item in arrivals(items, self._patience_seconds):
-            if isinstance(item, pa.RecordBatch):
-                yield from self.push(item)
-            else:
-                yield from self.idle(item.seconds if item else 0)
-        yield from self.finish()
-
-    def close(self) -> None:
-        """Give files, threads and memory back.
-
-        Pages in a `PageFile` are left for the next operator, unless this one failed or results of its last
-        call were not consumed to the end.
-        """
-        self._ended = True
-        self._pages.close(is_sound=not self._failed and not self._busy)
-        if self._owns_device:
-            self._device.close()
+            return items
+        return arrivals(items, self._patience_seconds)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
@@ -249,19 +212,8 @@ class SSIJ(SemiStreamJoin):
             yield from self._drain()
         self._clock.sleep(max(0.0, end - self._clock.now()))
 
-    def _check_master(self, master: Master) -> None:
-        if not isinstance(master, Master):
-            raise OptionError(f"refresh takes a Master, got {type(master).__name__}")
-        if not master.schema.equals(self._pages.master.schema) or master.key != self._pages.master.key:
-            raise SchemaError(
-                "the other version has other columns or another key; make a new operator for it"
-            )
-
-    def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+    def _join_all(self) -> Iterator[pa.RecordBatch]:
         yield from self._phases.join()
-        self._pages.replace(master)
-        if self._stream_schema is not None:
-            self._begin(self._stream_schema)
 
     def _finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._drain()
@@ -369,14 +321,6 @@ class SSIJ(SemiStreamJoin):
     def _patience_seconds(self) -> float | None:
         seconds = self._seconds_to_act()
         return None if seconds == np.inf else max(0.0, seconds)
-
-
-def _check_room(pages: PageMemory | None, memory_bytes: int) -> None:
-    if isinstance(pages, PageFile) and pages.most_bytes < memory_bytes:
-        raise OptionError(
-            f"pages={pages.path} may occupy {pages.most_bytes} bytes, less than memory={memory_bytes}; "
-            "give the file as much"
-        )
 
 
 def _buffer_bytes(stream_bytes: int, rows: int) -> int:

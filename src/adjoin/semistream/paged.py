@@ -1,0 +1,113 @@
+"""What joins that read a master page by page have in common: budget, clock, device, pages in memory."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+
+from adjoin.errors import OptionError, SchemaError
+from adjoin.master.device import Device, Disk
+from adjoin.master.master import Master
+from adjoin.parts.budget import MemoryBudget, parse_bytes
+from adjoin.parts.clock import Clock, SystemClock
+from adjoin.parts.pagememory import PageFile, PageMemory
+from adjoin.semistream.contract import SemiStreamJoin
+from adjoin.semistream.residence import Observer, Residence, least_memory
+from adjoin.semistream.spec import JoinSpec
+
+
+class PagedJoin(SemiStreamJoin):
+    """A join that holds some pages of the master in memory and reads others.
+
+    Args:
+        master: The master; `vacuum` leaves its version alone until `refresh` or `close`.
+        spec: The join.
+        memory: Budget of the whole operator.
+        decay: What remains of a page's utility after a join phase.
+        device: What the master lies on; the file system by default.
+        clock: Tells the time; the system's by default.
+        pages: Where cached pages lie; memory of this operator by default.
+        shared_index: Use the index of `master`, which then is not part of `memory`.
+    """
+
+    def __init__(
+        self,
+        master: Master,
+        spec: JoinSpec,
+        memory: int | str,
+        *,
+        decay: float,
+        device: Device | None,
+        clock: Clock | None,
+        pages: PageMemory | None,
+        shared_index: bool,
+    ) -> None:
+        super().__init__()
+        self._spec = spec
+        self._budget = MemoryBudget(parse_bytes(memory))
+        _check_room(pages, self._budget.total_bytes)
+        self._clock = clock or SystemClock()
+        self._owns_device = device is None
+        self._device: Device = Disk() if device is None else device
+        names: Collection[str] = {*spec.columns, *spec.verified}
+        self._pages = Residence(
+            master, names, self._budget, self._device, decay, pages, shared_index=shared_index
+        )
+
+    @classmethod
+    def least_memory(
+        cls, master: Master, *, pages: type[PageMemory] = PageMemory, shared_index: bool = False
+    ) -> int:
+        """The least budget with which a join with this master works, whatever its columns."""
+        return least_memory(master, pages=pages, shared_index=shared_index)
+
+    def schema_of(self, stream: pa.Schema) -> pa.Schema:
+        """The schema of the results for a stream with this schema."""
+        return self._spec.output_schema(stream, self._pages.master.schema)
+
+    def observe(self, observer: Observer | None) -> None:
+        """From now on, tell this function which rows were joined with which, while the pages are there."""
+        self._pages.observer = observer
+
+    def close(self) -> None:
+        """Give files, threads and memory back.
+
+        Pages in a `PageFile` are left for the next operator, unless this one failed or results of its last
+        call were not consumed to the end.
+        """
+        self._ended = True
+        self._pages.close(is_sound=not self._failed and not self._busy)
+        if self._owns_device:
+            self._device.close()
+
+    def _check_master(self, master: Master) -> None:
+        if not isinstance(master, Master):
+            raise OptionError(f"refresh takes a Master, got {type(master).__name__}")
+        if not master.schema.equals(self._pages.master.schema) or master.key != self._pages.master.key:
+            raise SchemaError(
+                "the other version has other columns or another key; make a new operator for it"
+            )
+
+    def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+        yield from self._join_all()
+        self._pages.replace(master)
+        if self._stream_schema is not None:
+            self._begin(self._stream_schema)
+
+    @abstractmethod
+    def _join_all(self) -> Iterator[pa.RecordBatch]:
+        """Answer the rows that have been looked up on this version of the master."""
+
+
+def check_master(master: object) -> None:
+    """Raise an OptionError unless this is a master."""
+    if not isinstance(master, Master):
+        raise OptionError(f"master={master!r} is not a Master; open it with adjoin.Master.open")
+
+
+def _check_room(pages: PageMemory | None, memory_bytes: int) -> None:
+    if isinstance(pages, PageFile) and pages.most_bytes < memory_bytes:
+        raise OptionError(
+            f"pages={pages.path} may occupy {pages.most_bytes} bytes, less than memory={memory_bytes}; "
+            "give the file as much"
+        )

@@ -1,0 +1,74 @@
+"""The hash table against a dictionary."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adjoin.kernels.tuples import (
+    EMPTY,
+    MOST_SEEN,
+    count_seen,
+    find_keys,
+    heat_entries,
+    insert_keys,
+    remove_keys,
+)
+
+LENGTH = 23
+KEYS = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 30)
+
+
+class Table:
+    def __init__(self):
+        self.key = np.zeros(LENGTH, np.int64)
+        self.slot = np.full(LENGTH, EMPTY, np.int32)
+        self.row, self.rows = np.zeros(LENGTH, np.int32), np.zeros(LENGTH, np.int32)
+        self.heat = np.zeros(LENGTH, np.uint8)
+        self.known: dict[int, int] = {}
+
+    def insert(self, key, slot):
+        entries = insert_keys(np.array([key], np.int64), self.key, self.slot, slot)
+        self.row[entries], self.rows[entries], self.heat[entries] = slot + 1, slot + 2, slot + 3
+        self.known[key] = slot
+
+    def remove(self, key):
+        keys = np.array([key, key], np.int64)
+        removed = remove_keys(keys, self.key, self.slot, self.row, self.rows, self.heat)
+        assert removed == (self.known.pop(key, None) is not None)
+
+    def check(self, key):
+        (entry,) = find_keys(np.array([key], np.int64), self.key, self.slot)
+        if key not in self.known:
+            assert entry == EMPTY
+            return
+        slot = self.known[key]
+        assert (self.key[entry], self.slot[entry]) == (key, slot)
+        assert (self.row[entry], self.rows[entry], self.heat[entry]) == (slot + 1, slot + 2, slot + 3)
+
+
+@given(st.lists(st.tuples(KEYS, st.booleans()), max_size=200))
+def test_what_was_entered_is_found_until_it_is_removed(actions):
+    table, ever = Table(), set()
+    for number, (key, is_new) in enumerate(actions):
+        if is_new and key not in table.known and len(table.known) < LENGTH - 1:
+            table.insert(key, number)
+        else:
+            table.remove(key)
+        ever.add(key)
+        for one in ever:
+            table.check(one)
+        assert np.count_nonzero(table.slot != EMPTY) == len(table.known)
+
+
+def test_heat_has_an_end():
+    heat = np.zeros(3, np.uint8)
+    heat_entries(heat, np.array([1, 1, 2, 1, 1], np.int32), 3)
+    assert heat.tolist() == [0, 3, 1]
+
+
+def test_times_add_up():
+    seen = np.zeros(1 << 10, np.uint8)
+    keys = np.array([5, -7], np.int64)
+    assert count_seen(keys, np.array([1, 2]), seen).tolist() == [1, 2]
+    assert count_seen(keys, np.array([3, 1_000]), seen).tolist() == [4, MOST_SEEN]
+    assert seen.sum() == 4 + MOST_SEEN

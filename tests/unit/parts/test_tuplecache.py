@@ -1,0 +1,127 @@
+"""The cache of master rows under random actions, and what stays when room is short."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from adjoin.kernels.tuples import EMPTY
+from adjoin.parts.tuplecache import CacheSizes, Groups, TupleCache
+
+SCHEMA = pa.schema(
+    [
+        pa.field("_adjoin_key", pa.int64(), False),
+        pa.field("text", pa.string()),
+        pa.field("numbers", pa.list_(pa.int32())),
+    ]
+)
+MEMORY_BYTES = 40 << 10
+KEYS = st.integers(0, 400)
+
+
+def row_of(key, number):
+    """What the master says in row `number` of a key; the same whenever it is asked."""
+    text = None if key % 5 == 0 else "x" * (key % 50) + str(number)
+    return text, None if key % 7 == 0 else list(range(key % 4))
+
+
+def groups_of(keys):
+    rows = [1 + key % 3 for key in keys]
+    owners = [(key, number) for key, count in zip(keys, rows, strict=True) for number in range(count)]
+    values = [row_of(*owner) for owner in owners]
+    columns = [
+        pa.array([key for key, _ in owners], pa.int64()),
+        pa.array([text for text, _ in values], pa.string()),
+        pa.array([numbers for _, numbers in values], pa.list_(pa.int32())),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    return Groups(np.array(keys, np.int64), np.array(rows, np.int32), batch, np.zeros(len(keys), np.uint8))
+
+
+def make_cache(ask=lambda _: True):
+    sizes = CacheSizes.of(SCHEMA, MEMORY_BYTES, 60)
+    assert sizes is not None
+    return TupleCache(SCHEMA, sizes, ask)
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Whatever is found is what was put in."""
+
+    def __init__(self):
+        super().__init__()
+        self.generous = True
+        self.cache = make_cache(lambda _: self.generous)
+
+    @rule(generous=st.booleans())
+    def change_mood(self, generous):
+        self.generous = generous
+
+    @rule(wanted_bytes=st.integers(0, MEMORY_BYTES))
+    def give_back(self, wanted_bytes):
+        before = self.cache.bytes
+        assert self.cache.give_back(wanted_bytes) == before - self.cache.bytes
+
+    @rule(keys=st.sets(KEYS, min_size=1, max_size=200))
+    def put(self, keys):
+        asked = np.array(sorted(keys), np.int64)
+        self.cache.put(groups_of(asked[~self.cache.knows(asked)].tolist()))
+
+    @rule(keys=st.lists(KEYS, min_size=1, max_size=50))
+    def look_up(self, keys):
+        asked = np.array(keys, np.int64)
+        entries = self.cache.find(asked)
+        found = asked[entries != EMPTY]
+        owner, places = self.cache.places(entries[entries != EMPTY])
+        values = [self.cache.columns.take(column, places).to_pylist() for column in self.cache.layout]
+        wanted = [(at, key, *row_of(key, n)) for at, key in enumerate(found) for n in range(1 + key % 3)]
+        assert list(zip(owner.tolist(), *values, strict=True)) == wanted
+
+    @rule(keys=st.sets(KEYS, max_size=30))
+    def drop(self, keys):
+        asked = np.array(sorted(keys), np.int64)
+        self.cache.drop(asked)
+        assert not self.cache.knows(asked).any()
+
+    @rule()
+    def clear(self):
+        self.cache.clear()
+        assert len(self.cache) == 0
+
+    @invariant()
+    def sound(self):
+        self.cache.check_invariants()
+        assert self.cache.bytes <= MEMORY_BYTES
+
+
+TestCacheMachine = CacheMachine.TestCase
+TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_what_is_wanted_stays():
+    cache = make_cache()
+    hot = np.arange(20, dtype=np.int64)
+    for first in range(0, 4_000, 100):
+        keys = np.concatenate([hot, np.arange(first, first + 100) + 1_000])
+        cache.put(groups_of(keys[~cache.knows(keys)].tolist()))
+        entries = cache.find(hot)
+        cache.places(entries[entries != EMPTY])
+    assert cache.is_full
+    assert (cache.find(hot) != EMPTY).all()
+    assert not cache.knows(np.arange(1_000, 1_100)).any()
+
+
+def test_times_fade():
+    cache = make_cache()
+    key = np.array([7], np.int64)
+    assert cache.count(key, np.array([100])).tolist() == [100]
+    for _ in range(40):
+        others = np.random.default_rng(1).integers(1 << 20, 1 << 40, 200)
+        cache.count(others, np.ones(200, np.int64))
+    assert cache.count(key, np.array([1]))[0] < 100
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 100, 4_000, 9_000])
+def test_too_little_memory_is_said(memory_bytes):
+    assert CacheSizes.of(SCHEMA, memory_bytes, 60) is None
