@@ -1,7 +1,6 @@
 """The front stage: a cache of master rows before any other join."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -25,6 +24,7 @@ from adjoin.parts.tuplecache import CacheSizes, Groups, TupleCache
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.output import Output, sizes_of
 from adjoin.semistream.paged import PagedJoin, check_master
+from adjoin.semistream.pairs import PairsByKey, pairs_by_key
 from adjoin.semistream.predicate import Distance, Equality
 from adjoin.semistream.residence import find_pages
 from adjoin.semistream.spec import JoinSpec, On, make_spec
@@ -275,7 +275,7 @@ class FrontStaged(SemiStreamJoin):
     def _observe(self, keys: Array, stream_row: Array, places: Places) -> None:
         """Cache the master's rows of keys that were seen often enough."""
         assert self._cache is not None
-        joined = _by_key(keys, stream_row)
+        joined = pairs_by_key(keys, stream_row)
         seen = self._cache.count(joined.keys, joined.times)
         chosen = (seen >= self._enough) & ~self._cache.knows(joined.keys)
         chosen[chosen] = self._are_whole(joined.keys[chosen])
@@ -299,7 +299,7 @@ class FrontStaged(SemiStreamJoin):
         start, stop = locate_pages(keys, keys, index.first, index.last)
         return stop - start == 1
 
-    def _groups(self, joined: "_ByKey", chosen: Array, places: Places) -> Groups:
+    def _groups(self, joined: PairsByKey, chosen: Array, places: Places) -> Groups:
         """The master's rows of the chosen keys, as many as the work of a step has room for."""
         assert self._cache is not None
         pages = self._pages
@@ -320,34 +320,6 @@ class FrontStaged(SemiStreamJoin):
             [pa.array(np.repeat(keys, rows)), *arrays], schema=self._cache.schema
         )
         return Groups(keys, rows, batch, np.zeros(groups, np.uint8))
-
-
-@dataclass(frozen=True)
-class _ByKey:
-    """Pairs of stream and master rows by key.
-
-    Attributes:
-        keys: The encoded keys, ascending.
-        times: How many stream rows each has.
-        rows: How many master rows the first stream row of each was joined with.
-        pairs: The pairs of these first stream rows, in the order of the keys.
-    """
-
-    keys: Array
-    times: Array
-    rows: Array
-    pairs: Array
-
-
-def _by_key(keys: Array, stream_row: Array) -> _ByKey:
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    pairs = np.diff(np.concatenate([starts, [len(order)]]))
-    rows_of = stream_row[order]
-    is_first = rows_of == np.repeat(rows_of[starts], pairs)
-    rows = np.add.reduceat(is_first, starts, dtype=np.int32)
-    return _ByKey(ordered[starts], pairs // rows, rows, order[is_first])
 
 
 class _Keys:

@@ -1,0 +1,36 @@
+"""Which stream rows were joined with which master rows, key by key."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from adjoin.kernels.types import Array
+
+
+@dataclass(frozen=True)
+class PairsByKey:
+    """Pairs of stream and master rows by key.
+
+    Attributes:
+        keys: The encoded keys, ascending.
+        times: How many stream rows each has.
+        rows: How many master rows the first stream row of each was joined with.
+        pairs: The pairs of these first stream rows, in the order of the keys.
+    """
+
+    keys: Array
+    times: Array
+    rows: Array
+    pairs: Array
+
+
+def pairs_by_key(keys: Array, stream_row: Array) -> PairsByKey:
+    """Put pairs in order; those of one stream row are side by side."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    pairs = np.diff(np.concatenate([starts, [len(order)]]))
+    rows_of = stream_row[order]
+    is_first = rows_of == np.repeat(rows_of[starts], pairs)
+    rows = np.add.reduceat(is_first, starts, dtype=np.int32)
+    return PairsByKey(ordered[starts], pairs // rows, rows, order[is_first])
