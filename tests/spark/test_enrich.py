@@ -188,7 +188,7 @@ def test_the_same_join_twice_in_one_task(spark, master):
     assert padded.rdd.zip(padded.rdd).count() == df.count()
 
 
-@pytest.mark.parametrize("large", ["true", "TRUE", "false"])
+@pytest.mark.parametrize("large", ["true", "TRUE"])
 def test_texts_with_long_offsets(spark, master, large):
     batch = sales(300, 500)
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", large)
