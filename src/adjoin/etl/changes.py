@@ -3,7 +3,6 @@
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -72,8 +71,7 @@ def apply_changes(
 
 def _query_behind(changes: DataFrame, name: str) -> dict[str, int]:
     """A mark that is another one for every checkpoint, where Spark tells."""
-    context: Any = getattr(changes.sparkSession, "sparkContext", None)
-    micro_batch = MicroBatch.current(context) if context is not None else None
+    micro_batch = MicroBatch.around(changes)
     if micro_batch is None:
         return {}
     return {f"query of {name}": uuid.UUID(micro_batch.query_id).int >> 65}

@@ -1,7 +1,6 @@
 """The micro-batch in which a transformation writes to a master."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -37,9 +36,7 @@ def txn_of(df: DataFrame, txn: tuple[str, int] | None, name: str, details: Seque
     """
     if txn is not None:
         return checked_txn(txn)
-    # Connect has no such thing; and threads that the body starts itself are not known to Spark.
-    context: Any = getattr(df.sparkSession, "sparkContext", None)
-    micro_batch = MicroBatch.current(context) if context is not None else None
+    micro_batch = MicroBatch.around(df)
     if micro_batch is None:
         raise OptionError(
             f"{name} cannot tell which micro-batch this is, and must know it to do the same when it is "

@@ -1,5 +1,7 @@
 """Which types become which without loss, and the types a master stores."""
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -46,17 +48,12 @@ def is_comparable(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 def equal_values(column: pa.Array, type_: pa.DataType) -> pa.Array:
     """The column in a type with which it `is_comparable`; null where no value of that type is equal."""
-    if pa.types.is_floating(type_) or not _can_be_cast(column, type_):
-        column = pc.if_else(_has_equal(column, type_), column, pa.scalar(None, column.type))
+    # Arrow rounds floats without a word; of all other types it says when a value does not fit.
+    if widens(column.type, type_) or not pa.types.is_floating(type_):
+        with suppress(pa.ArrowInvalid):
+            return column.cast(type_)
+    column = pc.if_else(_has_equal(column, type_), column, pa.scalar(None, column.type))
     return column.cast(type_)
-
-
-def _can_be_cast(column: pa.Array, type_: pa.DataType) -> bool:
-    try:
-        column.cast(type_)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _has_equal(column: pa.Array, type_: pa.DataType) -> pa.Array:

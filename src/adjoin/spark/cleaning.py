@@ -51,8 +51,7 @@ def clean_up_after(df: DataFrame, master_path: str) -> None:
     memory goes when it was idle for long.
     """
     session = df.sparkSession
-    context: Any = getattr(session, "sparkContext", None)
-    if not df.isStreaming and context is not None and MicroBatch.current(context):
+    if not df.isStreaming and MicroBatch.around(df):
         session = SparkSession._instantiatedSession or session
     _listener(session).masters.add(master_path)
 

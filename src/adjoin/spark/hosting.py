@@ -240,7 +240,11 @@ def _lock_any(path: str, names: Sequence[str], attempt: int) -> tuple[str, int]:
         for name in _last_used_first(path, names):
             arena = _lock_arena(os.path.join(path, name))
             if arena is not None:
-                _write_holder(path, name, attempt)
+                try:
+                    _write_holder(path, name, attempt)
+                except BaseException:
+                    os.close(arena)
+                    raise
                 return name, arena
             if _holder(path, name) == attempt != 0:
                 return _lock_any(path, [f"again-{name}"], attempt)

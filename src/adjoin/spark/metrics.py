@@ -57,7 +57,7 @@ class EnrichProgress:
     """What one `enrich` of a query did in one micro-batch.
 
     Attributes:
-        name: What the `enrich` was called: "adjoin" by default, a second one in a row "adjoin_2", and so on.
+        name: The `name` of the `enrich`; by default "adjoin", "adjoin_2" and so on, by the order of calls.
         query_id: The streaming query.
         query_name: Its name, if it has one.
         batch_id: The micro-batch.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
+from pyspark.sql import DataFrame
 
 from adjoin.errors import AdjoinError
 from adjoin.master.master import Master
@@ -35,6 +36,15 @@ class MicroBatch:
         """That of the task, or of the thread of the driver, that runs here; None if it belongs to none."""
         query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         return cls(query_id, int(batch_id)) if query_id and batch_id else None
+
+    @classmethod
+    def around(cls, df: DataFrame) -> "MicroBatch | None":
+        """That of the `foreachBatch` body that runs here; None elsewhere, and on Connect, which is silent.
+
+        Threads that the body starts itself are not known to Spark.
+        """
+        context: Any = getattr(df.sparkSession, "sparkContext", None)
+        return None if context is None else cls.current(context)
 
 
 @dataclass(frozen=True)

@@ -401,3 +401,22 @@ def test_shared_memory_of_this_host() -> None:
     assert not os.path.exists(os.path.dirname(path))
     with suppress(OSError):  # somebody else has page memory there, or a keeper was faster
         os.rmdir(os.path.dirname(os.path.dirname(path)))
+
+
+def test_a_holder_that_cannot_be_noted_lets_go(arenas: Arenas, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, name: str, attempt: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hosting, "_write_holder", refuse)
+        with pytest.raises(ArenaError, match="make room there"), arenas.acquire(0, 1):
+            pass
+    with arenas.acquire(0, 1) as path:
+        assert _is_locked(path)
+
+
+def test_two_of_one_attempt_have_an_arena_each(arenas: Arenas, impatient: None) -> None:
+    with arenas.acquire(0, 1, attempt=5) as first, arenas.acquire(0, 1, attempt=5) as second:
+        assert first != second
+        with pytest.raises(WouldWaitError), arenas.acquire(0, 1, attempt=6):
+            pass
