@@ -23,6 +23,7 @@ from adjoin.master.master import Master
 from adjoin.parts.clock import Pause
 from adjoin.parts.pagememory import PageFile
 from adjoin.semistream.frontstage import FrontStage
+from adjoin.semistream.hybridjoin import HybridJoin
 from adjoin.semistream.ssij import SSIJ
 from adjoin.spark.engine import SparkEngine
 
@@ -43,6 +44,7 @@ __all__ = [
     "EnrichListener",
     "EnrichProgress",
     "FrontStage",
+    "HybridJoin",
     "JavaError",
     "Master",
     "MasterExistsError",

@@ -198,7 +198,7 @@ class StreamBuffer:
 
     def _join_last(self, count: int) -> None:
         few, self._parts[-count:] = self._parts[-count:], []
-        self._parts.append(_join_rows(few))
+        self._parts.append(join_rows(few))
         self._pairs[-count:] = [np.concatenate(self._pairs[-count:])]
 
     def join_parts(self) -> tuple[Rows, "InvertedIndex"]:
@@ -207,10 +207,10 @@ class StreamBuffer:
         self._parts, self._pairs = [], []
         self._is_wanted[:] = False
         self._reset()
-        return _join_rows(parts), InvertedIndex(np.concatenate(all_pairs))
+        return join_rows(parts), InvertedIndex(np.concatenate(all_pairs))
 
 
-def _join_rows(parts: list[Rows]) -> Rows:
+def join_rows(parts: list[Rows]) -> Rows:
     """One of all these; takes them out of the list, so that each column is freed once it is joined."""
     equality = parts[0].high is parts[0].low
     low = np.concatenate([part.low for part in parts])

@@ -14,6 +14,7 @@ from adjoin.parts.pagememory import PageFile, PageMemory
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.residence import Observer, Residence, least_memory
 from adjoin.semistream.spec import JoinSpec
+from adjoin.semistream.split import LandingRule, two_waves
 
 
 class PagedJoin(SemiStreamJoin):
@@ -28,6 +29,7 @@ class PagedJoin(SemiStreamJoin):
         clock: Tells the time; the system's by default.
         pages: Where cached pages lie; memory of this operator by default.
         shared_index: Use the index of `master`, which then is not part of `memory`.
+        landing: Chooses how many pages are read at a time.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class PagedJoin(SemiStreamJoin):
         clock: Clock | None,
         pages: PageMemory | None,
         shared_index: bool,
+        landing: LandingRule = two_waves,
     ) -> None:
         super().__init__()
         self._spec = spec
@@ -51,7 +54,14 @@ class PagedJoin(SemiStreamJoin):
         self._device: Device = Disk() if device is None else device
         names: Collection[str] = {*spec.columns, *spec.verified}
         self._pages = Residence(
-            master, names, self._budget, self._device, decay, pages, shared_index=shared_index
+            master,
+            names,
+            self._budget,
+            self._device,
+            decay,
+            pages,
+            shared_index=shared_index,
+            landing=landing,
         )
 
     @classmethod

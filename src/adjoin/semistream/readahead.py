@@ -55,7 +55,7 @@ def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wa
     try:
         for reading in _readings(pages, wanted, position, order[~oversize], max_scan):
             under_way.append(reading)
-            if len(under_way) == 2:
+            if len(under_way) == pages.split.waves:
                 yield from _arrive(under_way, keep)
         while under_way:
             yield from _arrive(under_way, keep)
@@ -70,7 +70,7 @@ def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wa
 def _readings(
     pages: Residence, wanted: Array, position: Array, order: Array, max_scan: int
 ) -> Iterator[_Reading]:
-    """Begins to read a wave each time it is asked, in turn to either half of the landing."""
+    """Begins to read a wave each time it is asked, in turn to each part of the landing."""
     if len(order) == 0:
         return
     index, cost = pages.index, pages.reader.cost
@@ -87,7 +87,7 @@ def _readings(
     file = index.file[wanted[order[plan.first]]]
     for number, (begin, end) in enumerate(_cut_waves(plan, file, wave_pages)):
         chosen = order[plan.first[begin] : plan.last[end - 1] + 1]
-        first = number % 2 * wave_pages
+        first = number % pages.split.waves * wave_pages
         slots = np.arange(first, first + len(chosen), dtype=np.int32)
         yield _Reading(Wave(chosen, slots), pages.reader.start(wanted[chosen], slots, plan, begin, end))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.columns import Column, PageColumns, Places, columns_of
 from adjoin.parts.pagecache import ABSENT, CachedPages, PageCache
 from adjoin.parts.pagememory import PageMemory
-from adjoin.semistream.split import Demand, MemorySplit, least_bytes, split_memory
+from adjoin.semistream.split import Demand, LandingRule, MemorySplit, least_bytes, split_memory, two_waves
 
 
 class Guest(Protocol):
@@ -49,6 +49,10 @@ class Residence:
             version has are in memory from the start.
         shared_index: Use the master's own index, which is not this operator's to account for, in place
             of a copy.
+        landing: Chooses how many pages are read at a time.
+
+    Attributes:
+        pinned_slots: So many slots for pages are not given away for anything else.
     """
 
     def __init__(
@@ -61,13 +65,16 @@ class Residence:
         memory: PageMemory | None = None,
         *,
         shared_index: bool = False,
+        landing: LandingRule = two_waves,
     ) -> None:
         self._budget = budget
         self._device = device
         self._decay = decay
         self._memory = memory or PageMemory()
         self._shared_index = shared_index
+        self._landing = landing
         self._names = tuple(names)
+        self.pinned_slots = 0
         self._columns_by_name: dict[str, Column] = {}
         self._is_frozen = False
         self._is_closed = False
@@ -110,15 +117,20 @@ class Residence:
             return True
         arena = self.arena
         slots = -(-lacking // (self.split.slot_cost * arena.grain)) * arena.grain
-        if self._is_frozen or min(slots, arena.capacity) * self.split.slot_cost < lacking:
+        spare = max(arena.capacity - self.pinned_slots, 0)
+        if self._is_frozen or min(slots, spare) * self.split.slot_cost < lacking:
             return False
-        self.cache.shrink(min(slots, arena.capacity))
+        self.cache.shrink(min(slots, spare))
         self._account_pages()
         return True
 
     def spread(self) -> None:
         """Let the cache have all memory that is free now."""
-        self.arena.grow(self._budget.free_bytes // self.split.slot_cost)
+        self.grow(self._budget.free_bytes // self.split.slot_cost)
+
+    def grow(self, slots: int) -> None:
+        """Let the cache have so many slots more, as far as memory is free."""
+        self.arena.grow(min(slots, self._budget.free_bytes // self.split.slot_cost))
         self._account_pages()
 
     @contextmanager
@@ -198,7 +210,8 @@ class Residence:
         if self.guest is not None:
             self.guest.give_way(self._budget.total_bytes)
         demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
-        self.split = split_memory(self._budget.total_bytes, demand)
+        demand = replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
+        self.split = split_memory(self._budget.total_bytes, demand, self._landing)
         self._budget.set("index", 0)
         self._budget.set("pages", 0)
         self._budget.set("work", self.split.work_bytes)
@@ -256,6 +269,7 @@ class Residence:
             self._shared_index,
             sorted({*self._names, master.key_column}),
             master.page_bytes,
+            _name_of(self._landing),
         )
         return blake2b(repr(facts).encode() + master.stored_schema.serialize(), digest_size=16).hexdigest()
 
@@ -356,6 +370,7 @@ def _demand(
         largest_page_bytes=index.largest_blocks * BLOCK_BYTES,
         bookkeeping_bytes=notes_bytes,
         memory_bytes=memory.fixed_bytes,
+        pages=len(index),
     )
 
 
@@ -363,3 +378,7 @@ def _index_bytes(index: PageIndex, filter_: KeyFilter | None, *, is_shared: bool
     """Index and filter, unless somebody else accounts for them, and the counters of pages."""
     own_bytes = 0 if is_shared else index.nbytes + (filter_.nbytes if filter_ else 0)
     return own_bytes + len(index) * PageCache.bytes_per_page
+
+
+def _name_of(landing: LandingRule) -> str:
+    return getattr(landing, "__name__", repr(landing))

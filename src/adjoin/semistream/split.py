@@ -1,8 +1,10 @@
 """How one budget is split: what is fixed, what a step may use, what pages and rows share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from adjoin.errors import BudgetError
+from adjoin.master.device import SSD, Cost
 from adjoin.parts.arena import BLOCK_BYTES, Arena
 
 _SCRATCH_BYTES = 16 * BLOCK_BYTES
@@ -11,7 +13,7 @@ _MOST_WORK_BYTES = 64 << 20
 _LEAST_STREAM_BYTES = 64 << 10
 _LEAST_WAVE_PAGES = 8
 _MOST_WAVE_PAGES = 512
-_WAVES_IN_FLIGHT = 2
+_LEAST_LANDING_SLOTS = 16
 _BYTES_PER_INPUT_ROW = 128
 """What sorting, locating and probing one stream row takes, at most, beside the row itself."""
 
@@ -26,7 +28,8 @@ class MemorySplit:
         slots: The most slots that can hold cached pages.
         oversize_bytes: Region for the largest page, if one is larger than a slot.
         scratch_bytes: Where unwanted bytes of a scan go.
-        wave_pages: Pages of one wave of reads; two waves are under way at a time.
+        wave_pages: Pages of one wave of reads.
+        waves: Waves that are under way at a time.
         work_bytes: What one step may use for sorting, probing and building results.
         stream_bytes: What waiting rows can have at most, with the cache at its smallest.
     """
@@ -37,13 +40,14 @@ class MemorySplit:
     oversize_bytes: int
     scratch_bytes: int
     wave_pages: int
+    waves: int
     work_bytes: int
     stream_bytes: int
 
     @property
     def landing_slots(self) -> int:
         """Slots that pages are read into; they are never given away."""
-        return _WAVES_IN_FLIGHT * self.wave_pages
+        return self.waves * self.wave_pages
 
     @property
     def step_rows(self) -> int:
@@ -56,6 +60,40 @@ class MemorySplit:
 
 
 @dataclass(frozen=True)
+class Landing:
+    """Slots that pages are read into: waves of so many pages, so many waves at a time."""
+
+    wave_pages: int
+    waves: int = 1
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a landing is chosen for.
+
+    Attributes:
+        bytes: Memory that rows, pages and work share.
+        slot_cost: Bytes that a page takes of it.
+        pages: Pages of the master.
+        cost: What reading costs.
+    """
+
+    bytes: int
+    slot_cost: int
+    pages: int
+    cost: Cost
+
+
+LandingRule = Callable[[Room], Landing]
+
+
+def two_waves(room: Room) -> Landing:
+    """One wave is read while the other is joined; together an eighth of the memory."""
+    wave_pages = max(_LEAST_WAVE_PAGES, room.bytes // 16 // room.slot_cost)
+    return Landing(min(_MOST_WAVE_PAGES, wave_pages), 2)
+
+
+@dataclass(frozen=True)
 class Demand:
     """What a master version asks for.
 
@@ -65,6 +103,8 @@ class Demand:
         largest_page_bytes: The largest page.
         bookkeeping_bytes: What a slot costs beside its bytes and the arena's own notes.
         memory_bytes: What the page memory costs beside pages and notes.
+        pages: Its pages.
+        cost: What reading them costs.
     """
 
     index_bytes: int
@@ -72,6 +112,8 @@ class Demand:
     largest_page_bytes: int
     bookkeeping_bytes: int
     memory_bytes: int
+    pages: int
+    cost: Cost = SSD
 
     @property
     def slot_cost(self) -> int:
@@ -92,11 +134,11 @@ class Demand:
 
 def least_bytes(demand: Demand) -> int:
     """The least budget that works."""
-    slots = (_WAVES_IN_FLIGHT * _LEAST_WAVE_PAGES + 1) * demand.slot_cost
+    slots = (_LEAST_LANDING_SLOTS + 1) * demand.slot_cost
     return demand.fixed_bytes + demand.least_work_bytes + _LEAST_STREAM_BYTES + slots
 
 
-def split_memory(total_bytes: int, demand: Demand) -> MemorySplit:
+def split_memory(total_bytes: int, demand: Demand, landing_rule: LandingRule = two_waves) -> MemorySplit:
     """Split a budget, or raise a BudgetError that names the least that works."""
     least = least_bytes(demand)
     if total_bytes < least:
@@ -106,15 +148,22 @@ def split_memory(total_bytes: int, demand: Demand) -> MemorySplit:
         )
     flexible = total_bytes - demand.fixed_bytes
     work_bytes = max(demand.least_work_bytes, min(flexible // 16, _MOST_WORK_BYTES))
-    wave_pages = min(_MOST_WAVE_PAGES, max(_LEAST_WAVE_PAGES, flexible // 16 // demand.slot_cost))
-    reading_bytes = _WAVES_IN_FLIGHT * wave_pages * demand.slot_cost
+    landing = landing_rule(Room(flexible, demand.slot_cost, demand.pages, demand.cost))
+    reading_bytes = landing.waves * landing.wave_pages * demand.slot_cost
+    lacking = reading_bytes + work_bytes + _LEAST_STREAM_BYTES - flexible
+    if lacking > 0:
+        raise BudgetError(
+            f"memory={total_bytes} is too small to read {landing.wave_pages} pages at a time; "
+            f"give memory={total_bytes + 2 * lacking} or more, or read fewer pages"
+        )
     return MemorySplit(
         slot_bytes=demand.slot_bytes,
         slot_cost=demand.slot_cost,
         slots=(flexible - work_bytes - reading_bytes) // demand.slot_cost,
         oversize_bytes=demand.oversize_bytes,
         scratch_bytes=_SCRATCH_BYTES,
-        wave_pages=wave_pages,
+        wave_pages=landing.wave_pages,
+        waves=landing.waves,
         work_bytes=work_bytes,
         stream_bytes=flexible - work_bytes - reading_bytes,
     )

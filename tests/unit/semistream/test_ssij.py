@@ -224,7 +224,7 @@ def test_a_row_that_matches_more_pages_than_fit_is_swept_in_portions(tmp_path):
     for how in ("inner", "left", "semi", "anti"):
         memory = SSIJ.least_memory(master)
         join = SSIJ(master, on="id", how=how, memory=memory, between=("lo", "hi"))
-        assert join._phases._limit_needs < master.pages
+        assert join._stage._limit_needs < master.pages
         batches = list(join.run([stream]))
         actual = pa.Table.from_batches(batches, schema=join.schema_of(stream.schema))
         predicate = Predicate("id", between=("lo", "hi"))

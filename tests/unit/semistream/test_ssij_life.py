@@ -57,7 +57,7 @@ def test_close_gives_the_memory_of_the_pages_back(tmp_path):
 def test_a_row_swept_in_portions_is_no_cache_hit(tmp_path):
     master = build(tmp_path)
     join = SSIJ(master, on="id", memory=SSIJ.least_memory(master), between=("lo", "hi"))
-    join._phases._pages.split.__dict__["work_bytes"] = 8 * 256
+    join._stage._pages.split.__dict__["work_bytes"] = 8 * 256
     batches = list(join.run([pa.record_batch({"lo": [0], "hi": [ROWS]})]))
     assert sum(batch.num_rows for batch in batches) == ROWS
     assert join.metrics()["cache_hits"] == 0

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import BudgetError
+from adjoin.kernels.types import Array
 from adjoin.master.device import Device
 from adjoin.master.master import Master
 from adjoin.parts.arrivals import arrivals
 from adjoin.parts.clock import Clock, Pause, SystemClock
-from adjoin.parts.copying import compact, plain_columns
 from adjoin.parts.pagememory import PageMemory
-from adjoin.parts.streambuffer import Arrivals, InputBuffer
-from adjoin.semistream.paged import PagedJoin, check_master
+from adjoin.parts.streambuffer import InputBuffer
+from adjoin.semistream.buffered import BufferedJoin
+from adjoin.semistream.paged import check_master
 from adjoin.semistream.predicate import Distance
 from adjoin.semistream.spec import On, make_spec
 from adjoin.semistream.ssij.options import Deadline, Options
@@ -23,14 +23,12 @@ from adjoin.semistream.ssij.phases import Phases
 _INPUT_ROWS = 16_384
 _STREAM_SHARE = 0.5
 """Part of the memory that rows and pages share which rows may fill before pages are read for them."""
-_STATE_BYTES = 64
-"""More than the state of one row takes, in both buffers."""
 _DEADLINE_MARGIN = 1.25
 _MOST_STREAM_BYTES = 1 << 30
 """Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
 
 
-class SSIJ(PagedJoin):
+class SSIJ(BufferedJoin):
     """Joins a stream with an indexed master that is larger than memory.
 
     How it works:
@@ -150,32 +148,12 @@ class SSIJ(PagedJoin):
             pages=pages,
             shared_index=shared_index,
         )
-        self._phases = Phases(self._spec, self._pages, self._budget, self._clock, max_scan)
+        self._stage: Phases = Phases(self._spec, self._pages, self._budget, self._clock, max_scan)
         self._input = InputBuffer()
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the start.
-
-        Rows: `rows_in`, `rows_out`, `rows_unmatched` (stream rows without a match), `cache_hits` (rows
-        answered without a read), `rows_waiting` now. Reads: `pages_read`, `seeks` (scans),
-        `bytes_read`. Time: `seconds_waiting_max`, `deadlines_missed`, `online_phases`,
-        `join_phases`. Memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted),
-        `used_bytes` now and its parts `index_bytes`, `pages_bytes`, `work_bytes`, `input_bytes`,
-        `stream_bytes`, `inverted_bytes`; `pages_cached`. Also `master_version`.
-        """
-        reads = self._pages.counts
-        return {
-            **vars(self._phases.counts),
-            "rows_out": self._rows_out,
-            "memory_bytes": self._budget.total_bytes,
-            "peak_bytes": self._budget.peak_bytes,
-            **vars(reads),
-            "rows_waiting": self._input.rows + self._phases.waiting.rows,
-            "pages_cached": len(self._pages.cache),
-            "master_version": self._pages.master.version,
-            "used_bytes": self._budget.used_bytes,
-            **{f"{name}_bytes": held for name, held in self._budget.accounts().items()},
-        }
+        """Those of every operator; also `deadlines_missed`, `online_phases` and `join_phases`."""
+        return super().metrics()
 
     def _paced(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterable[pa.RecordBatch | Pause | None]:
         if not self._options.deadline.is_set or not isinstance(self._clock, SystemClock):
@@ -184,24 +162,14 @@ class SSIJ(PagedJoin):
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
-        self._pages.check_invariants()
-        self._input.check_invariants()
-        self._phases.waiting.check_invariants()
-        assert self._budget.account("input") >= self._input.bytes
-        assert self._budget.account("stream") >= self._phases.waiting.stream_bytes
-        assert self._budget.account("inverted") >= self._phases.waiting.inverted_bytes
-
-    # The contract.
+        super().check_invariants()
+        self._stage.waiting.check_invariants()
+        assert self._budget.account("stream") >= self._stage.waiting.stream_bytes
+        assert self._budget.account("inverted") >= self._stage.waiting.inverted_bytes
 
     def _begin(self, stream: pa.Schema) -> None:
         self._options.deadline.check(stream)
-        self._phases.begin(stream)
-
-    def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for piece in self._pieces(batch):
-            while not self._put(piece):
-                yield from self._relieve(piece.nbytes)
-            yield from self._work()
+        super()._begin(stream)
 
     def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
         end = self._clock.now() + seconds
@@ -212,65 +180,6 @@ class SSIJ(PagedJoin):
             yield from self._drain()
         self._clock.sleep(max(0.0, end - self._clock.now()))
 
-    def _join_all(self) -> Iterator[pa.RecordBatch]:
-        yield from self._phases.join()
-
-    def _finish(self) -> Iterator[pa.RecordBatch]:
-        yield from self._drain()
-        self._ended = True
-
-    # Pending phase.
-
-    def offer(self, batch: pa.RecordBatch) -> bool:
-        """Put rows into the input buffer, evicting pages for them; False if there is no room.
-
-        Unlike `push`, this can be called while results are being consumed. What is taken will find
-        room in the stream buffer too; a batch too large for that is refused, `push` cuts it.
-        """
-        self._check_open()
-        self._check_batch(batch)
-        return self._put(plain_columns(batch))
-
-    def _put(self, batch: pa.RecordBatch) -> bool:
-        now = self._clock.now()
-        arrived = Arrivals(compact(batch), now, self._options.deadline.due(batch, now))
-        rows = self._input.rows + batch.num_rows
-        held = _buffer_bytes((self._input.bytes + arrived.bytes) // 2, rows)
-        if rows > 1 and held > self._pages.split.stream_bytes // 2:
-            return False
-        if not self._pages.make_room(arrived.bytes):
-            return False
-        self._budget.add("input", arrived.bytes)
-        self._input.add(arrived)
-        self._phases.counts.rows_in += batch.num_rows
-        return True
-
-    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch in pieces that find room in the buffers once these are empty."""
-        split = self._pages.split
-        start, size = 0, split.step_rows
-        while start < batch.num_rows:
-            piece = plain_columns(batch.slice(start, size))
-            if piece.num_rows > 1 and _buffer_bytes(piece.nbytes, piece.num_rows) > split.stream_bytes // 4:
-                size = piece.num_rows // 2
-            else:
-                yield piece
-                start += piece.num_rows
-                size = min(2 * size, split.step_rows)
-
-    def _relieve(self, row_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Make room by answering rows."""
-        if self._phases.waiting.rows:
-            yield from self._phases.join()
-        elif self._input.rows:
-            yield from self._look_up()
-        else:
-            enough = self._budget.total_bytes + 2 * _buffer_bytes(row_bytes, 1)
-            raise BudgetError(
-                f"a stream row of {row_bytes:,} bytes finds no room in memory={self._budget.total_bytes}; "
-                f"give memory={enough} or more"
-            )
-
     def _work(self) -> Iterator[pa.RecordBatch]:
         """Run the phases whose time has come."""
         while True:
@@ -279,41 +188,32 @@ class SSIJ(PagedJoin):
             elif self._input_is_enough():
                 yield from self._look_up()
             elif self._stream_buffer_is_full():
-                yield from self._phases.join()
+                yield from self._stage.relieve()
             else:
                 return
 
     def _input_is_enough(self) -> bool:
-        """Enough rows for an online phase, or so many that they must find room if all have to wait."""
-        split = self._pages.split
-        enough = self._options.input_rows or min(_INPUT_ROWS, split.step_rows)
-        held = _buffer_bytes(self._input.bytes // 2, self._input.rows)
-        return self._input.rows >= enough or held > split.stream_bytes // 4
-
-    def _look_up(self) -> Iterator[pa.RecordBatch]:
-        yield from self._phases.online(self._input.take(self._pages.split.step_rows))
-        self._budget.set("input", self._input.bytes)
-
-    def _drain(self) -> Iterator[pa.RecordBatch]:
-        while self._input.rows:
-            yield from self._look_up()
-        yield from self._phases.join()
+        enough = self._options.input_rows or min(_INPUT_ROWS, self._pages.split.step_rows)
+        return self._input.rows >= enough or self._input_is_large
 
     def _stream_buffer_is_full(self) -> bool:
-        held = self._phases.waiting.stream_bytes + self._phases.waiting.inverted_bytes
+        held = self._stage.waiting.stream_bytes + self._stage.waiting.inverted_bytes
         if self._options.stream_rows is not None:
-            return self._phases.waiting.rows >= self._options.stream_rows or held >= _MOST_STREAM_BYTES
+            return self._stage.waiting.rows >= self._options.stream_rows or held >= _MOST_STREAM_BYTES
         return held >= min(_STREAM_SHARE * self._pages.split.stream_bytes, _MOST_STREAM_BYTES)
 
     # Deadlines.
 
+    def _due(self, batch: pa.RecordBatch, now: float) -> Array | None:
+        return self._options.deadline.due(batch, now)
+
     def _seconds_to_act(self) -> float:
         """How long the phases can still be put off before a deadline is missed."""
-        earliest = min(self._input.earliest_due, self._phases.waiting.earliest_due)
+        earliest = min(self._input.earliest_due, self._stage.waiting.earliest_due)
         if earliest == np.inf:
             return np.inf
-        pages = min(self._phases.waiting.wanted_pages + self._input.rows, len(self._pages.index))
-        return float(earliest - self._clock.now() - _DEADLINE_MARGIN * self._phases.estimate.seconds(pages))
+        pages = min(self._stage.waiting.wanted_pages + self._input.rows, len(self._pages.index))
+        return float(earliest - self._clock.now() - _DEADLINE_MARGIN * self._stage.estimate.seconds(pages))
 
     def _is_due(self) -> bool:
         return self._seconds_to_act() <= 0
@@ -321,8 +221,3 @@ class SSIJ(PagedJoin):
     def _patience_seconds(self) -> float | None:
         seconds = self._seconds_to_act()
         return None if seconds == np.inf else max(0.0, seconds)
-
-
-def _buffer_bytes(stream_bytes: int, rows: int) -> int:
-    """What rows take in the input buffer, and in the stream buffer if all have to wait."""
-    return 4 * stream_bytes + _STATE_BYTES * rows

@@ -1,0 +1,181 @@
+"""What joins that take rows in as they come have in common: an input buffer, and rows that wait behind it."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from adjoin.errors import BudgetError
+from adjoin.kernels.types import Array
+from adjoin.parts.copying import compact, plain_columns
+from adjoin.parts.streambuffer import Arrivals, InputBuffer
+from adjoin.semistream.answering import Counts
+from adjoin.semistream.paged import PagedJoin
+
+_STATE_BYTES = 64
+"""More than the state of one row takes, in both buffers."""
+
+
+class Stage(Protocol):
+    """The part of an algorithm behind the input buffer."""
+
+    @property
+    def counts(self) -> Counts:
+        """What has happened since the start."""
+
+    @property
+    def rows_waiting(self) -> int:
+        """Rows that wait now."""
+
+    def begin(self, stream: pa.Schema) -> None:
+        """Prepare for rows with this schema, on the master version that is in memory."""
+
+    def online(self, taken: Arrivals) -> Iterator[pa.RecordBatch]:
+        """Answer what can be answered now; the other rows wait."""
+
+    def relieve(self) -> Iterator[pa.RecordBatch]:
+        """Make room by answering rows that wait."""
+
+
+class BufferedJoin(PagedJoin):
+    """A join whose rows come into an input buffer, and from there to the stage that answers them.
+
+    The constructor of the algorithm makes the stage.
+    """
+
+    _stage: Stage
+    _input: InputBuffer
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the start.
+
+        Rows: `rows_in`, `rows_out`, `rows_unmatched` (stream rows without a match), `cache_hits` (rows
+        answered without a read), `rows_waiting` now. Reads: `pages_read`, `seeks` (scans),
+        `bytes_read`. Time: `seconds_waiting_max`. Memory: `memory_bytes` (the budget), `peak_bytes` (the
+        most ever accounted), `used_bytes` now and its parts, such as `index_bytes`, `pages_bytes`,
+        `work_bytes`, `input_bytes` and `stream_bytes`; `pages_cached`. Also `master_version`, and the
+        algorithm's own.
+        """
+        return {
+            **vars(self._stage.counts),
+            "rows_out": self._rows_out,
+            "memory_bytes": self._budget.total_bytes,
+            "peak_bytes": self._budget.peak_bytes,
+            **vars(self._pages.counts),
+            "rows_waiting": self._input.rows + self._stage.rows_waiting,
+            "pages_cached": len(self._pages.cache),
+            "master_version": self._pages.master.version,
+            "used_bytes": self._budget.used_bytes,
+            **{f"{name}_bytes": held for name, held in self._budget.accounts().items()},
+        }
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structure contradicts itself or its account."""
+        self._pages.check_invariants()
+        self._input.check_invariants()
+        assert self._budget.account("input") >= self._input.bytes
+
+    def offer(self, batch: pa.RecordBatch) -> bool:
+        """Put rows into the input buffer, evicting pages for them; False if there is no room.
+
+        Unlike `push`, this can be called while results are being consumed. What is taken will find
+        room with the rows that wait too; a batch too large for that is refused, `push` cuts it.
+        """
+        self._check_open()
+        self._check_batch(batch)
+        return self._put(plain_columns(batch))
+
+    # The contract.
+
+    def _begin(self, stream: pa.Schema) -> None:
+        self._stage.begin(stream)
+
+    def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for piece in self._pieces(batch):
+            while not self._put(piece):
+                yield from self._relieve(piece.nbytes)
+            yield from self._work()
+
+    def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
+        end = self._clock.now() + seconds
+        yield from self._drain()
+        self._clock.sleep(max(0.0, end - self._clock.now()))
+
+    def _join_all(self) -> Iterator[pa.RecordBatch]:
+        while self._stage.rows_waiting:
+            yield from self._stage.relieve()
+
+    def _finish(self) -> Iterator[pa.RecordBatch]:
+        yield from self._drain()
+        self._ended = True
+
+    # Rows that came.
+
+    @abstractmethod
+    def _work(self) -> Iterator[pa.RecordBatch]:
+        """Do what has become necessary since the last rows came."""
+
+    def _due(self, batch: pa.RecordBatch, now: float) -> Array | None:  # noqa: ARG002
+        """When each row must be answered; None without deadlines."""
+        return None
+
+    def _put(self, batch: pa.RecordBatch) -> bool:
+        now = self._clock.now()
+        arrived = Arrivals(compact(batch), now, self._due(batch, now))
+        rows = self._input.rows + batch.num_rows
+        held = _buffer_bytes((self._input.bytes + arrived.bytes) // 2, rows)
+        if rows > 1 and held > self._pages.split.stream_bytes // 2:
+            return False
+        if not self._pages.make_room(arrived.bytes):
+            return False
+        self._budget.add("input", arrived.bytes)
+        self._input.add(arrived)
+        self._stage.counts.rows_in += batch.num_rows
+        return True
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch in pieces that find room in the buffers once these are empty."""
+        split = self._pages.split
+        start, size = 0, split.step_rows
+        while start < batch.num_rows:
+            piece = plain_columns(batch.slice(start, size))
+            if piece.num_rows > 1 and _buffer_bytes(piece.nbytes, piece.num_rows) > split.stream_bytes // 4:
+                size = piece.num_rows // 2
+            else:
+                yield piece
+                start += piece.num_rows
+                size = min(2 * size, split.step_rows)
+
+    def _relieve(self, row_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Make room by answering rows."""
+        if self._stage.rows_waiting:
+            yield from self._stage.relieve()
+        elif self._input.rows:
+            yield from self._look_up()
+        else:
+            enough = self._budget.total_bytes + 2 * _buffer_bytes(row_bytes, 1)
+            raise BudgetError(
+                f"a stream row of {row_bytes:,} bytes finds no room in memory={self._budget.total_bytes}; "
+                f"give memory={enough} or more"
+            )
+
+    def _look_up(self) -> Iterator[pa.RecordBatch]:
+        yield from self._stage.online(self._input.take(self._pages.split.step_rows))
+        self._budget.set("input", self._input.bytes)
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        while self._input.rows:
+            yield from self._look_up()
+        yield from self._join_all()
+
+    @property
+    def _input_is_large(self) -> bool:
+        """So many rows that they must find room if all have to wait."""
+        held = _buffer_bytes(self._input.bytes // 2, self._input.rows)
+        return held > self._pages.split.stream_bytes // 4
+
+
+def _buffer_bytes(stream_bytes: int, rows: int) -> int:
+    """What rows take in the input buffer, and among those that wait if all have to."""
+    return 4 * stream_bytes + _STATE_BYTES * rows

@@ -1,0 +1,117 @@
+"""What joins have in common whose rows wait in a queue that fills the memory, while pages come and go."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.errors import OptionError
+from adjoin.master.device import Device
+from adjoin.master.master import Master
+from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.parts.clock import Clock
+from adjoin.parts.pagememory import PageMemory
+from adjoin.parts.streambuffer import InputBuffer
+from adjoin.semistream.buffered import BufferedJoin, Stage
+from adjoin.semistream.paged import check_master
+from adjoin.semistream.predicate import Distance
+from adjoin.semistream.spec import On, make_spec
+from adjoin.semistream.split import Landing, Room
+
+INPUT_SHARE = 1 / 16
+"""Part of the memory of rows that is left to rows that arrive meanwhile."""
+_MOST_DISK_SHARE = 0.5
+_DECAY = 0.9
+
+
+@dataclass(frozen=True)
+class DiskBuffer:
+    """How many pages one load reads: as asked, or where reading and memory are in balance.
+
+    A larger load answers more rows for one positioning of the disk, but takes memory from the rows. With
+    a seconds to position, b seconds a byte and M bytes of memory, the rate (M - v) v / (a + b v) is
+    highest at v = (sqrt(a^2 + a b M) - a) / b.
+
+    Attributes:
+        pages: Pages of a load; None chooses.
+    """
+
+    pages: int | None
+
+    def __call__(self, room: Room) -> Landing:
+        """The landing for so much memory."""
+        if self.pages is not None:
+            return Landing(min(self.pages, max(room.pages, 1)))
+        position, byte = room.cost.positioning_seconds, room.cost.block_seconds / BLOCK_BYTES
+        best_bytes = (np.sqrt(position * (position + byte * room.bytes)) - position) / byte
+        most = min(int(_MOST_DISK_SHARE * room.bytes / room.slot_cost) - 8, room.pages)
+        return Landing(max(1, min(round(best_bytes / room.slot_cost), most)))
+
+
+class QueuedJoin(BufferedJoin):
+    """A join whose rows fill the memory while loads of pages answer some of them, iteration by iteration.
+
+    Args:
+        master: The master; `vacuum` leaves its version alone until `refresh` or `close`.
+        on: Key: a name, a list of names, or `{"stream column": "master column"}`.
+        how: "inner", "left", "semi" or "anti".
+        memory: Budget of the whole operator: bytes, or text such as "64MB".
+        columns: Master columns to put out, in this order; all by default.
+        within: Range join: master key between stream key - within and stream key + within.
+        between: Range join: master key between these two stream columns; `on` names the master's key.
+        suffix: Appended to a master column whose name the stream has too.
+        disk_pages: Pages that one load reads; by default where reading and memory are in balance.
+        device: What the master lies on; the file system by default.
+        clock: Tells the time; the system's by default.
+        pages: Where pages lie; memory of this operator alone by default.
+        shared_index: Use the index of `master`, mapped from its file and shared by all who do so, which
+            then is not part of `memory`.
+    """
+
+    def __init__(
+        self,
+        master: Master,
+        on: On,
+        how: str = "inner",
+        memory: int | str = "64MB",
+        *,
+        columns: Sequence[str] | None = None,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_master",
+        disk_pages: int | None = None,
+        device: Device | None = None,
+        clock: Clock | None = None,
+        pages: PageMemory | None = None,
+        shared_index: bool = False,
+    ) -> None:
+        check_master(master)
+        check_pages("disk_pages", disk_pages)
+        super().__init__(
+            master,
+            make_spec(master, on, how, columns, within, between, suffix),
+            memory,
+            decay=_DECAY,
+            device=device,
+            clock=clock,
+            pages=pages,
+            shared_index=shared_index,
+            landing=DiskBuffer(disk_pages),
+        )
+        self._stage = self._make_stage()
+        self._input = InputBuffer()
+
+    @abstractmethod
+    def _make_stage(self) -> Stage: ...
+
+    def _work(self) -> Iterator[pa.RecordBatch]:
+        while self._input.rows:
+            yield from self._look_up()
+
+
+def check_pages(name: str, pages: int | None) -> None:
+    """Raise an OptionError unless this is a number of pages, or None."""
+    if pages is not None and not (isinstance(pages, int) and pages >= 1):
+        raise OptionError(f"{name}={pages!r} must be a whole number of at least 1")
