@@ -22,8 +22,12 @@ from adjoin.master.engines import register
 from adjoin.master.master import Master
 from adjoin.parts.clock import Pause
 from adjoin.parts.pagememory import PageFile
+from adjoin.semistream.cmeshjoin import CMeshJoin
 from adjoin.semistream.frontstage import FrontStage
 from adjoin.semistream.hybridjoin import HybridJoin
+from adjoin.semistream.index_nested_loop import IndexNestedLoopJoin
+from adjoin.semistream.meshjoin import MeshJoin
+from adjoin.semistream.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
 from adjoin.spark.engine import SparkEngine
 
@@ -39,20 +43,24 @@ __all__ = [
     "AdjoinError",
     "ArenaError",
     "BudgetError",
+    "CMeshJoin",
     "ConflictError",
     "CorruptionError",
     "EnrichListener",
     "EnrichProgress",
     "FrontStage",
     "HybridJoin",
+    "IndexNestedLoopJoin",
     "JavaError",
     "Master",
     "MasterExistsError",
     "MasterNotFoundError",
+    "MeshJoin",
     "NullKeyError",
     "OptionError",
     "PageFile",
     "Pause",
+    "RMeshJoin",
     "SchemaError",
     "StorageError",
     "TaskProgress",

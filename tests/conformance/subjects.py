@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from adjoin import SSIJ, HybridJoin, Pause
+from adjoin import SSIJ, HybridJoin, IndexNestedLoopJoin, MeshJoin, Pause, RMeshJoin
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.clock import SimulatedClock
 from adjoin.parts.pagememory import PageFile
@@ -96,12 +96,16 @@ class OnPageFile(SSIJ):
 
 _SSIJ = frozenset({"range", "filter", "store", "thresholds"})
 _QUEUED = frozenset({"range", "filter", "store"})
+_SCANNING = frozenset({"range", "store"})
 OPERATORS = [
     Subject("Reference", Reference, frozenset({"range"})),
     Subject("SSIJ", SSIJ, _SSIJ),
     Subject("SSIJOnPageFile", OnPageFile, _SSIJ),
     Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ),
     Subject("HybridJoin", HybridJoin, _QUEUED),
+    Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED),
+    Subject("MeshJoin", MeshJoin, _SCANNING),
+    Subject("RMeshJoin", RMeshJoin, _SCANNING),
 ]
 
 

@@ -127,12 +127,15 @@ class BufferedJoin(PagedJoin):
         held = _buffer_bytes((self._input.bytes + arrived.bytes) // 2, rows)
         if rows > 1 and held > self._pages.split.stream_bytes // 2:
             return False
-        if not self._pages.make_room(arrived.bytes):
+        if not self._make_room(arrived.bytes):
             return False
         self._budget.add("input", arrived.bytes)
         self._input.add(arrived)
         self._stage.counts.rows_in += batch.num_rows
         return True
+
+    def _make_room(self, more_bytes: int) -> bool:
+        return self._pages.make_room(more_bytes)
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch in pieces that find room in the buffers once these are empty."""

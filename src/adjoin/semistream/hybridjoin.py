@@ -1,7 +1,6 @@
 """HYBRIDJOIN: the oldest row decides which pages are read, and they answer all rows that want them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,19 +12,11 @@ from adjoin.parts.clock import Clock
 from adjoin.parts.pageneeds import PageNeeds
 from adjoin.parts.rowqueue import RowQueue
 from adjoin.parts.streambuffer import Rows
-from adjoin.semistream.answering import Counts
 from adjoin.semistream.lookup import Lookup
-from adjoin.semistream.queued import INPUT_SHARE, QueuedJoin
+from adjoin.semistream.queued import LoadCounts, QueuedJoin, QueueRoom
 from adjoin.semistream.readahead import read_in_waves
 from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
-
-
-@dataclass
-class LoadCounts(Counts):
-    """What has happened since the start."""
-
-    iterations: int = 0
 
 
 class Loads(Lookup):
@@ -36,19 +27,21 @@ class Loads(Lookup):
         pages: What of the master is in memory.
         budget: The operator's budget; this class keeps its accounts "stream" and "inverted".
         clock: Tells the time.
+        room: How much memory rows may have.
 
     Attributes:
         queue: The rows that wait.
-        ceded_bytes: Memory that rows leave to somebody else.
     """
 
     pair_cost = PageNeeds.pair_bytes + RowQueue.state_bytes
 
-    def __init__(self, spec: JoinSpec, pages: Residence, budget: MemoryBudget, clock: Clock) -> None:
+    def __init__(
+        self, spec: JoinSpec, pages: Residence, budget: MemoryBudget, clock: Clock, room: QueueRoom
+    ) -> None:
         super().__init__(spec, pages, budget, clock)
         self.counts: LoadCounts = LoadCounts()
         self.queue = RowQueue()
-        self.ceded_bytes = 0
+        self._room = room
         self._needs = PageNeeds()
 
     @property
@@ -70,10 +63,10 @@ class Loads(Lookup):
 
     def _hold(self, rows: Rows, pairs: Array) -> bool:
         more_bytes = rows.waiting_bytes + len(rows) * RowQueue.state_bytes + len(pairs) * self.pair_cost
-        if not self._has_room(more_bytes) and self.queue.is_loose:
+        if not self._room.has(more_bytes) and self.queue.is_loose:
             self._needs.renumber(self.queue.close_up())
             self._account()
-        if not self._has_room(more_bytes) or not self._pages.make_room(more_bytes):
+        if not self._room.has(more_bytes) and (self.queue.rows or not self._pages.make_room(more_bytes)):
             return False
         self._budget.add("stream", more_bytes)
         self._needs.add(pairs + self.queue.all_rows)
@@ -81,14 +74,6 @@ class Loads(Lookup):
         self.queue.add(rows, left)
         self._account()
         return True
-
-    def _has_room(self, more_bytes: int) -> bool:
-        """Whether so many more bytes may wait; rows alone in the queue may take what they need."""
-        split = self._pages.split
-        others_bytes = self._pages.pinned_slots * split.slot_cost + self.ceded_bytes
-        limit = int((1 - INPUT_SHARE) * split.stream_bytes) - others_bytes
-        held = self._budget.account("stream") + self._budget.account("inverted")
-        return self.queue.rows == 0 or held + more_bytes <= limit
 
     def _account(self) -> None:
         self._budget.set("inverted", 0)
@@ -199,9 +184,4 @@ class HybridJoin(QueuedJoin):
     _stage: Loads
 
     def _make_stage(self) -> Loads:
-        return Loads(self._spec, self._pages, self._budget, self._clock)
-
-    def check_invariants(self) -> None:
-        """Raise AssertionError if a structure contradicts itself or its account."""
-        super().check_invariants()
-        self._stage.check_invariants()
+        return Loads(self._spec, self._pages, self._budget, self._clock, self._room)

@@ -41,7 +41,11 @@ class Lookup(Answering):
             owner, page = expand(start[begin:end], count, int(count.sum()))
             yield from self._look_up(rows, order[begin:end][owner], page, waits)
         self.counts.cache_hits += int(len(rows) - waits.sum()) - swept
-        yield from self._answer(rows, np.flatnonzero(~waits))
+        yield from self._answer(rows, self._answered(waits))
+
+    def _answered(self, waits: Array) -> Array:
+        """The rows that are finished, given which have pages that were not cached."""
+        return np.flatnonzero(~waits)
 
     @abstractmethod
     def _hold(self, rows: Rows, pairs: Array) -> bool:

@@ -79,6 +79,9 @@ class PagedJoin(SemiStreamJoin):
         """From now on, tell this function which rows were joined with which, while the pages are there."""
         self._pages.observer = observer
 
+    def cede(self, wanted_bytes: int) -> None:
+        """Do with so many bytes less, as soon as that is possible; pages are given away on request anyway."""
+
     def close(self) -> None:
         """Give files, threads and memory back.
 

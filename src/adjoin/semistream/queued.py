@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +12,19 @@ from adjoin.errors import OptionError
 from adjoin.master.device import Device
 from adjoin.master.master import Master
 from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.streambuffer import InputBuffer
+from adjoin.semistream.answering import Counts
 from adjoin.semistream.buffered import BufferedJoin, Stage
 from adjoin.semistream.paged import check_master
 from adjoin.semistream.predicate import Distance
+from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import On, make_spec
 from adjoin.semistream.split import Landing, Room
 
-INPUT_SHARE = 1 / 16
+_INPUT_SHARE = 1 / 16
 """Part of the memory of rows that is left to rows that arrive meanwhile."""
 _MOST_DISK_SHARE = 0.5
 _DECAY = 0.9
@@ -50,6 +54,45 @@ class DiskBuffer:
         return Landing(max(1, min(round(best_bytes / room.slot_cost), most)))
 
 
+@dataclass
+class LoadCounts(Counts):
+    """What has happened since the start."""
+
+    iterations: int = 0
+
+
+class QueueStage(Stage, Protocol):
+    """A stage that can say whether it is sound."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structure contradicts itself or its account."""
+
+
+class QueueRoom:
+    """How many bytes the rows of a queue may have.
+
+    Attributes:
+        ceded_bytes: What they leave to somebody else.
+    """
+
+    def __init__(self, pages: Residence, budget: MemoryBudget) -> None:
+        self._pages = pages
+        self._budget = budget
+        self.ceded_bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """The most that rows may have."""
+        split = self._pages.split
+        others_bytes = self._pages.pinned_slots * split.slot_cost + self.ceded_bytes
+        return int((1 - _INPUT_SHARE) * split.stream_bytes) - others_bytes
+
+    def has(self, more_bytes: int) -> bool:
+        """Whether rows may have so many bytes more."""
+        held = self._budget.account("stream") + self._budget.account("inverted")
+        return held + more_bytes <= self.bytes and self._pages.make_room(more_bytes, ask_guest=False)
+
+
 class QueuedJoin(BufferedJoin):
     """A join whose rows fill the memory while loads of pages answer some of them, iteration by iteration.
 
@@ -69,6 +112,8 @@ class QueuedJoin(BufferedJoin):
         shared_index: Use the index of `master`, mapped from its file and shared by all who do so, which
             then is not part of `memory`.
     """
+
+    _stage: QueueStage
 
     def __init__(
         self,
@@ -97,14 +142,30 @@ class QueuedJoin(BufferedJoin):
             device=device,
             clock=clock,
             pages=pages,
-            shared_index=shared_index,
+            shared_index=self._shares_index(shared_index),
             landing=DiskBuffer(disk_pages),
         )
+        self._room = QueueRoom(self._pages, self._budget)
         self._stage = self._make_stage()
         self._input = InputBuffer()
 
+    def _shares_index(self, asked: bool) -> bool:
+        return asked
+
     @abstractmethod
-    def _make_stage(self) -> Stage: ...
+    def _make_stage(self) -> QueueStage: ...
+
+    def cede(self, wanted_bytes: int) -> None:
+        """Let rows have so many bytes less as soon as enough of them have left."""
+        self._room.ceded_bytes = wanted_bytes
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structure contradicts itself or its account."""
+        super().check_invariants()
+        self._stage.check_invariants()
+
+    def _make_room(self, more_bytes: int) -> bool:
+        return self._pages.make_room(more_bytes, ask_guest=not self._stage.rows_waiting)
 
     def _work(self) -> Iterator[pa.RecordBatch]:
         while self._input.rows:

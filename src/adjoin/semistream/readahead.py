@@ -67,6 +67,21 @@ def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wa
         yield from _read_oversize(pages, wanted, chosen)
 
 
+def read_each(pages: Residence, wanted: Array) -> Iterator[Wave]:
+    """Read a page for every entry, whether or not it was read before, each on its own."""
+    order = np.argsort(pages.reader.position(wanted), kind="stable")
+    oversize = pages.is_oversize(wanted[order])
+    for chosen in order[oversize]:
+        yield from _read_oversize(pages, wanted, chosen)
+    order = order[~oversize]
+    every = np.arange(len(order), dtype=np.int32)
+    plan = ReadPlan(every, every, pages.index.blocks[wanted[order]].astype(np.int64))
+    for begin, end in _cut_waves(plan, pages.index.file[wanted[order]], pages.split.wave_pages):
+        slots = every[: end - begin]
+        pages.reader.start(wanted[order[begin:end]], slots, plan, begin, end)()
+        yield Wave(order[begin:end], slots)
+
+
 def _readings(
     pages: Residence, wanted: Array, position: Array, order: Array, max_scan: int
 ) -> Iterator[_Reading]:

@@ -99,14 +99,20 @@ class Residence:
     def counts(self) -> ReadCounts:
         return self.reader.counts
 
+    def key_range(self, slots: Array) -> tuple[Array, Array]:
+        """First and last encoded key of the pages in these slots."""
+        key_offset = self.columns.offset(self.encoded_key.buffers[1])
+        word = (self.arena.slot_base[slots] + key_offset[slots]) >> 3
+        return self.arena.words[word], self.arena.words[word + self.columns.rows[slots] - 1]
+
     def is_oversize(self, pages: Array) -> Array:
         return self.index.blocks[pages] * BLOCK_BYTES > self.split.slot_bytes
 
-    def make_room(self, wanted_bytes: int) -> bool:
+    def make_room(self, wanted_bytes: int, *, ask_guest: bool = True) -> bool:
         """Free so many bytes of the budget, evicting pages if need be; False if it cannot be done."""
         if self._evict(wanted_bytes):
             return True
-        if self.guest is None:
+        if self.guest is None or not ask_guest:
             return False
         self.guest.give_way(wanted_bytes - self._budget.free_bytes)
         return self._evict(wanted_bytes)
