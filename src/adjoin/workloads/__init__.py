@@ -3,6 +3,8 @@
 from adjoin.workloads.arrivals import Arrivals, ConstantRate, ExponentialGaps, SelfSimilarBursts
 from adjoin.workloads.bursty import BurstyArrivals
 from adjoin.workloads.locality import ShiftingZipf
+from adjoin.workloads.masters import MasterRows
+from adjoin.workloads.records import Records
 from adjoin.workloads.zipf import Zipf
 
 __all__ = [
@@ -10,6 +12,8 @@ __all__ = [
     "BurstyArrivals",
     "ConstantRate",
     "ExponentialGaps",
+    "MasterRows",
+    "Records",
     "SelfSimilarBursts",
     "ShiftingZipf",
     "Zipf",
