@@ -2,6 +2,7 @@
 
 from adjoin.workloads.arrivals import Arrivals, ConstantRate, ExponentialGaps, SelfSimilarBursts
 from adjoin.workloads.bursty import BurstyArrivals
+from adjoin.workloads.clouds import CloudReports
 from adjoin.workloads.locality import ShiftingZipf
 from adjoin.workloads.masters import MasterRows
 from adjoin.workloads.records import Records
@@ -10,6 +11,7 @@ from adjoin.workloads.zipf import Zipf
 __all__ = [
     "Arrivals",
     "BurstyArrivals",
+    "CloudReports",
     "ConstantRate",
     "ExponentialGaps",
     "MasterRows",
