@@ -51,3 +51,7 @@ class ArenaError(AdjoinError):
 
 class JavaError(AdjoinError):
     """There is no Java that Spark can run on."""
+
+
+class ProgramError(AdjoinError):
+    """A program that makes test data is not installed, or has failed."""

@@ -1,4 +1,4 @@
-"""Random keys: Zipf ranks and a permutation of [0, n), both without memory that grows with n.
+"""Random keys: Zipf ranks, sorted keys and a permutation of [0, n) without memory that grows with n; weights.
 
 Random words come from SplitMix64, so that a seed means the same keys under every version of NumPy and numba.
 """
@@ -37,6 +37,13 @@ def fill_words(state: Array, out: Array) -> None:
 def _unit(state: Array) -> float:
     state[0] += _GOLDEN
     return float(_mix(state[0]) >> _11) * 2.0**-53
+
+
+@njit(cache=True, nogil=True)
+def fill_units(state: Array, out: Array) -> None:
+    """Random numbers in [0, 1), one word each."""
+    for i in range(len(out)):
+        out[i] = _unit(state)
 
 
 @njit(cache=True, nogil=True)
@@ -107,3 +114,60 @@ def permute(values: Array, n: int, round_keys: Array) -> None:
             if value < bound:
                 break
         values[i] = np.int64(value)
+
+
+@njit(cache=True, nogil=True)
+def fill_sorted(state: Array, passed: Array, left: int, n: int, out: Array) -> None:
+    """The next keys of a sample that is uniform on [0, n), in rising order; `left` keys are still to come.
+
+    The smallest of m uniform numbers is known without the others: one step per key and nothing to sort.
+    `passed` is -log of what is left of the unit interval, 0 at the start, and moves on.
+
+    Reference: J. L. Bentley, J. B. Saxe, Generating sorted lists of random numbers, ACM TOMS 6(3), 1980.
+    """
+    for i in range(len(out)):
+        passed[0] -= math.log(1.0 - _unit(state)) / (left - i)
+        out[i] = min(int(-math.expm1(-passed[0]) * n), n - 1)
+
+
+@njit(cache=True, nogil=True)
+def build_alias(weights: Array, stay: Array, alias: Array) -> None:
+    """Cut the weights into equal columns of at most two values: i with probability stay[i], else alias[i].
+
+    Reference: M. D. Vose, A linear algorithm for generating random numbers with a given distribution,
+    IEEE TSE 17(9), 1991.
+    """
+    n = len(weights)
+    waiting = np.empty(n, np.int64)  # values below the mean from the left, those above it from the right
+    below, above = 0, n
+    mean = weights.sum() / n
+    for i in range(n):
+        stay[i] = weights[i] / mean
+        alias[i] = i
+        if stay[i] < 1.0:
+            waiting[below] = i
+            below += 1
+        else:
+            above -= 1
+            waiting[above] = i
+    while below > 0 and above < n:
+        below -= 1
+        small, large = waiting[below], waiting[above]
+        alias[small] = large
+        stay[large] -= 1.0 - stay[small]
+        if stay[large] < 1.0:
+            above += 1
+            waiting[below] = large
+            below += 1
+    for k in range(below):  # rounding alone has left them below the mean
+        stay[waiting[k]] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def fill_alias(state: Array, stay: Array, alias: Array, out: Array) -> None:
+    """Values 0..len(stay)-1 with the weights that `build_alias` was given."""
+    n = len(stay)
+    for i in range(len(out)):
+        x = _unit(state) * n
+        column = int(x)
+        out[i] = column if x - column < stay[column] else alias[column]

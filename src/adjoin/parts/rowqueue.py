@@ -107,7 +107,7 @@ class RowQueue:
         return self.all_rows - self.rows > _MOST_GONE * self.all_rows
 
     def close_up(self) -> Array:
-        """Remove the rows that left; returns the new number of each row (that of the next for one that left)."""
+        """Remove the rows that left; returns the new number of each row that was there."""
         whole = self._parts[0]
         for part in self._parts[1:]:
             whole = _join(whole, part)

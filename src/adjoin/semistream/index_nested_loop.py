@@ -29,7 +29,7 @@ class Probes(Lookup):
     def _answered(self, waits: Array) -> Array:
         return np.arange(len(waits))
 
-    def _hold(self, rows: Rows, pairs: Array) -> bool:
+    def _hold(self, rows: Rows, pairs: Array) -> bool:  # noqa: ARG002
         raise AssertionError("no row waits")
 
     def relieve(self) -> Iterator[pa.RecordBatch]:

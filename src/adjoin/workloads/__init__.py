@@ -1,1 +1,31 @@
-"""Inputs for demo, tests and benchmarks: skewed keys and bursty arrivals, the same for the same seed."""
+"""Inputs for demo, tests and benchmarks: a seed fixes the rows, whatever the sizes in which they are read.
+
+Keys: `Zipf`, and `ShiftingZipf` with another part of the keys in every period.
+Rows: `Records` around keys, `MasterRows` for masters of any size.
+Arrival times: `ConstantRate`, `ExponentialGaps`, `SelfSimilarBursts`, which are `Arrivals`;
+`BurstyArrivals` counts the rows of each step instead.
+Pairs of master and stream: `TPCH` and `CloudReports`.
+"""
+
+from adjoin.workloads.arrivals import Arrivals, ConstantRate, ExponentialGaps, SelfSimilarBursts
+from adjoin.workloads.bursty import BurstyArrivals
+from adjoin.workloads.clouds import CloudReports
+from adjoin.workloads.locality import ShiftingZipf
+from adjoin.workloads.masters import MasterRows
+from adjoin.workloads.records import Records
+from adjoin.workloads.tpch import TPCH
+from adjoin.workloads.zipf import Zipf
+
+__all__ = [
+    "TPCH",
+    "Arrivals",
+    "BurstyArrivals",
+    "CloudReports",
+    "ConstantRate",
+    "ExponentialGaps",
+    "MasterRows",
+    "Records",
+    "SelfSimilarBursts",
+    "ShiftingZipf",
+    "Zipf",
+]

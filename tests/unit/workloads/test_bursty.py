@@ -3,15 +3,7 @@ import pytest
 
 from adjoin import OptionError
 from adjoin.workloads.bursty import BurstyArrivals
-
-SCALES = 2 ** np.arange(10)
-
-
-def hurst(counts: np.ndarray) -> float:
-    """By the variance-time plot: the variance of means over m steps falls as m**(2H - 2)."""
-    variances = [counts[: len(counts) // m * m].reshape(-1, m).mean(axis=1).var() for m in SCALES]
-    slope = np.polyfit(np.log(SCALES), np.log(variances), 1)[0]
-    return float(1 + slope / 2)
+from tests.unit.workloads.measures import hurst
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -8,31 +8,15 @@ from hypothesis import strategies as st
 
 from adjoin import OptionError
 from adjoin.workloads.zipf import Form, Placement, Zipf
+from tests.unit.workloads.measures import chi_square_excess, discrete_shares
 
 ROWS = 400_000
-
-
-def discrete_shares(n: int, exponent: float) -> np.ndarray:
-    weights = np.arange(1, n + 1, dtype=float) ** -exponent
-    return weights / weights.sum()
 
 
 def continuous_shares(n: int, exponent: float) -> np.ndarray:
     edges = np.arange(1, n + 2, dtype=float)
     area = np.log(edges) if exponent == 1 else (edges ** (1 - exponent) - 1) / (1 - exponent)
     return np.diff(area / area[-1])
-
-
-def chi_square_excess(counts: np.ndarray, shares: np.ndarray) -> float:
-    """How many standard deviations the statistic lies above its mean; rare keys are pooled."""
-    expected = shares * counts.sum()
-    head = max(int((expected >= 20).sum()), 1)
-    observed = np.append(counts[:head], counts[head:].sum())
-    wanted = np.append(expected[:head], expected[head:].sum())
-    filled = wanted > 5
-    freedom = max(int(filled.sum()) - 1, 1)
-    statistic = ((observed - wanted)[filled] ** 2 / wanted[filled]).sum()
-    return float((statistic - freedom) / np.sqrt(2 * freedom))
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 0.9999999, 1.0, 1.2, 2.0, 5.0])

@@ -1,0 +1,141 @@
+"""When the rows of a stream arrive."""
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjoin.errors import OptionError
+from adjoin.workloads.bursty import BurstyArrivals
+from adjoin.workloads.seeds import state_of, units
+
+Seconds = NDArray[np.float64]
+
+_MOST_SOURCES = 16  # the time to settle doubles with every source
+_SETTLING = 4  # in longest stays of the strongest source: it is then on with probability 0.500
+
+
+class Arrivals(Protocol):
+    """Arrival times of rows, one after the other."""
+
+    def times(self, rows: int) -> Seconds:
+        """Seconds from the start at which the next `rows` rows arrive; they never fall."""
+
+
+class ConstantRate:
+    """Rows that arrive at equal distances in time.
+
+    Args:
+        rows_per_second: the rate, above 0; the first row arrives after one distance.
+
+    Example:
+        >>> ConstantRate(4).times(4).tolist()
+        [0.25, 0.5, 0.75, 1.0]
+
+    Cost:
+        Time O(rows); memory O(1) beside the result.
+    """
+
+    def __init__(self, rows_per_second: float) -> None:
+        _check_rate(rows_per_second)
+        self._rows_per_second = rows_per_second
+        self._arrived_rows = 0
+
+    def times(self, rows: int) -> Seconds:
+        """Seconds from the start at which the next `rows` rows arrive."""
+        first = self._arrived_rows + 1
+        self._arrived_rows += rows
+        return np.arange(first, first + rows) / self._rows_per_second
+
+
+class ExponentialGaps:
+    """Rows that arrive independently of each other: the time between two is exponential (Poisson arrivals).
+
+    Args:
+        rows_per_second: the mean rate, above 0.
+        seed: the same seed gives the same times, whatever the numbers in which they are asked for.
+
+    Example:
+        >>> times = ExponentialGaps(1000, seed=3).times(100_000)
+        >>> round(float(times[-1]))
+        100
+
+    Cost:
+        Time O(rows); memory O(1) beside the result.
+    """
+
+    def __init__(self, rows_per_second: float, *, seed: int = 0) -> None:
+        _check_rate(rows_per_second)
+        self._rows_per_second = rows_per_second
+        self._state = state_of(seed, "exponential gaps")
+        self._last_seconds = 0.0
+
+    def times(self, rows: int) -> Seconds:
+        """Seconds from the start at which the next `rows` rows arrive."""
+        gaps = -np.log1p(-units(self._state, rows)) / self._rows_per_second
+        times = np.cumsum(np.concatenate(([self._last_seconds], gaps)))
+        self._last_seconds = float(times[-1])
+        return times[1:]
+
+
+class SelfSimilarBursts:
+    """Rows that arrive in bursts on every scale of time.
+
+    How it works:
+        `BurstyArrivals` says how many rows arrive in each step; they are spread evenly over it. The length of
+        a step follows from the mean rate. The sources are given time to settle first, as all begin silent.
+
+    Args:
+        rows_per_second: the mean rate over a long time, above 0; the highest is twice that.
+        sources: as in `BurstyArrivals`, 1 to 16; a step has 2**sources - 1 rows on average.
+        seed: the same seed gives the same times, whatever the numbers in which they are asked for.
+
+    Example:
+        >>> bursts = SelfSimilarBursts(1000, seed=3)
+        >>> times = bursts.times(100_000)
+        >>> bool(np.diff(times).min() >= 0)
+        True
+        >>> round(bursts.step_seconds, 3)
+        1.023
+
+    Cost:
+        Time O(rows + steps), about 100 million rows a second on one core with 10 sources, 2 million with one
+        source, whose steps have one row each; memory O(rows of some steps) beside the result.
+
+    Reference:
+        As of `BurstyArrivals`.
+    """
+
+    def __init__(self, rows_per_second: float, sources: int = 10, *, seed: int = 0) -> None:
+        _check_rate(rows_per_second)
+        if not 1 <= sources <= _MOST_SOURCES:
+            raise OptionError(f"sources={sources}: it must be in [1, {_MOST_SOURCES}]")
+        self._bursts = BurstyArrivals(sources, seed=seed)
+        self._bursts.rows(_SETTLING << sources)
+        self.step_seconds = self._bursts.mean_rows / rows_per_second
+        self._step = 0
+        self._ready = np.empty(0)
+
+    def times(self, rows: int) -> Seconds:
+        """Seconds from the start at which the next `rows` rows arrive."""
+        parts, missing_rows = [self._ready], rows - len(self._ready)
+        while missing_rows > 0:
+            parts.append(self._times_of_steps(missing_rows // self._bursts.mean_rows + 1))
+            missing_rows -= len(parts[-1])
+        times = np.concatenate(parts)
+        self._ready = times[rows:].copy()
+        return times[:rows]
+
+    def _times_of_steps(self, steps: int) -> Seconds:
+        rows_of_step = self._bursts.rows(steps)
+        first_of_step = np.cumsum(rows_of_step) - rows_of_step
+        row = np.arange(rows_of_step.sum()) - np.repeat(first_of_step, rows_of_step)
+        step = np.repeat(np.arange(self._step, self._step + steps), rows_of_step)
+        self._step += steps
+        return (step + (row + 0.5) / np.repeat(rows_of_step, rows_of_step)) * self.step_seconds
+
+
+def _check_rate(rows_per_second: float) -> None:
+    if not (math.isfinite(rows_per_second) and rows_per_second > 0):
+        raise OptionError(f"rows_per_second={rows_per_second}: it must be above 0")
