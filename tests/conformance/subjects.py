@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from adjoin import SSIJ, HybridJoin, IndexNestedLoopJoin, MeshJoin, Pause, RMeshJoin
+from adjoin import SSIJ, CMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, Pause, RMeshJoin
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.clock import SimulatedClock
 from adjoin.parts.pagememory import PageFile
@@ -105,6 +105,8 @@ OPERATORS = [
     Subject("HybridJoin", HybridJoin, _QUEUED),
     Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED),
     Subject("MeshJoin", MeshJoin, _SCANNING),
+    Subject("CMeshJoin", CMeshJoin, _SCANNING),
+    Subject("FrontStagedHybridJoin", FrontStage(HybridJoin), _QUEUED),
     Subject("RMeshJoin", RMeshJoin, _SCANNING),
 ]
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -66,12 +66,14 @@ class CacheSizes:
         slot_bytes: A slot.
         slots: The most slots.
         fixed_bytes: What it takes without slots: table, counters, notes on slots, and rows on the way.
+        row_bytes: A row, about.
     """
 
     table_entries: int
     slot_bytes: int
     slots: int
     fixed_bytes: int
+    row_bytes: int
 
     @classmethod
     def of(cls, schema: pa.Schema, most_bytes: int, expected_row_bytes: int) -> "CacheSizes | None":
@@ -86,7 +88,8 @@ class CacheSizes:
         slots = (most_bytes - table_bytes - 2 * slot_bytes) // (slot_bytes + notes_bytes)
         if slots < _LEAST_SLOTS or slot_bytes < 4 * message_overhead(schema):
             return None
-        return cls(table_entries, slot_bytes, slots, table_bytes + 2 * slot_bytes + slots * notes_bytes)
+        fixed_bytes = table_bytes + 2 * slot_bytes + slots * notes_bytes
+        return cls(table_entries, slot_bytes, slots, fixed_bytes, expected_row_bytes)
 
 
 class TupleCache:
@@ -134,6 +137,7 @@ class TupleCache:
         self._seen: Array = np.zeros(length * _COUNTERS_PER_ENTRY, np.uint8)
         self._counted = 0
         self._most_entries = int(_FULLEST * length)
+        self._row_bytes = sizes.row_bytes
         self._entries = 0
         self._waiting: list[Groups] = []
         self._waiting_bytes = 0
@@ -229,6 +233,44 @@ class TupleCache:
 
     def _remove(self, keys: Array) -> None:
         self._entries -= remove_keys(keys, self._key, self._slot, self._row, self._rows, self._heat)
+
+    def group_bytes(self, rows: Array) -> Array:
+        """About what keys with so many rows each take."""
+        return np.asarray(rows * self._row_bytes + _ENTRY_BYTES / _FULLEST)
+
+    @property
+    def free_bytes(self) -> int:
+        """Of slots that hold nothing."""
+        return self._arena.free_slots * self._arena.slot_bytes
+
+    def forget(self, least_heat: Callable[[Array], Array | float]) -> bool:
+        """Forget keys that are colder than those with so many rows must be; the others lose half their heat.
+
+        Returns:
+            Whether slots have become free.
+        """
+        entries = np.flatnonzero(self._slot >= 0)
+        is_cold = self._heat[entries] < np.minimum(least_heat(self._rows[entries]), _MOST_HEAT)
+        self._remove(self._key[entries[is_cold]])
+        self._heat >>= 1
+        free_before = self._arena.free_slots
+        entries = np.flatnonzero(self._slot >= 0)
+        rows = np.bincount(self._slot[entries], self._rows[entries], self._arena.all_slots)
+        for slot in [slot for slot in self._turns if 2 * rows[slot] < self.columns.rows[slot]]:
+            self._unpack(slot)
+        return self._arena.free_slots > free_before
+
+    def _unpack(self, slot: int) -> None:
+        """Take what is left in a slot out of it, to be packed with others."""
+        entries = self._entries_of(slot)
+        groups = replace(self._take(entries), heat=self._heat[entries])
+        self._slot[entries] = _ON_THE_WAY
+        self._turns.remove(slot)
+        self._arena.free(np.array([slot], np.int32))
+        self._waiting.append(groups)
+        self._waiting_bytes += int(_group_bytes(groups).sum())
+        if self._waiting_bytes > self._most_bytes // 2:
+            self._flush()
 
     def keys(self) -> Array:
         """All keys, in no order."""

@@ -31,6 +31,8 @@ from adjoin.semistream.spec import JoinSpec, On, make_spec
 
 _FIRST_TIME, _SECOND_TIME, _MOST_TIMES = 1, 2, 64
 _PAGES_AT_A_TIME = 1 << 16
+_STEADY = 1.5
+"""Heat is halved after every round: a key that answers n rows in each has between n and 2 n before that."""
 _FEW_KEPT, _MANY_KEPT = 0.3, 0.6
 """Shares of the rows whose turn it is to go that stay because they were wanted."""
 
@@ -43,6 +45,10 @@ class FrontStaged(SemiStreamJoin):
     keys that were seen often enough are copied into the cache. How often is enough adapts: once at first,
     so that the cache fills; more often when rows go that were still wanted, less often when what goes was
     not wanted.
+
+    Where stream rows wait in a queue that fills the memory, the rule is an inequality: the master's rows of a
+    key are cached if they take less memory than the stream rows which would otherwise wait for them. What
+    does not keep that promise over a round of the queue goes again.
 
     A key with several master rows is cached with all of them or not at all. A range predicate passes
     through to the join behind, without a cache.
@@ -114,6 +120,7 @@ class FrontStaged(SemiStreamJoin):
         self._is_asking = False
         self._enough = _FIRST_TIME
         self._rows_in = 0
+        self._passed_rows = 0
         self._hits = 0
         self._open_cache()
         self._pages.guest = self
@@ -136,6 +143,7 @@ class FrontStaged(SemiStreamJoin):
     def _ask(self, more_bytes: int) -> bool:
         """Take so many bytes of the budget for the cache, at the cost of pages."""
         self._is_asking = True
+        self._join.cede(self._budget.account("front") + more_bytes)
         try:
             if not self._pages.make_room(more_bytes):
                 return False
@@ -148,13 +156,20 @@ class FrontStaged(SemiStreamJoin):
         """Let the join behind have so many bytes of the cache."""
         if self._cache is None or self._is_asking:
             return
-        freed_bytes = self._cache.give_back(lacking_bytes)
-        self._budget.add("front", -freed_bytes)
+        freed_bytes = self._give_back(lacking_bytes)
         if freed_bytes < lacking_bytes:
             self._cache.close()
             self._cache = None
             self._join.observe(None)
             self._budget.set("front", 0)
+            self._join.cede(0)
+
+    def _give_back(self, wanted_bytes: int) -> int:
+        assert self._cache is not None
+        freed_bytes = self._cache.give_back(wanted_bytes)
+        self._budget.add("front", -freed_bytes)
+        self._join.cede(self._budget.account("front"))
+        return freed_bytes
 
     @classmethod
     def least_memory(
@@ -223,6 +238,14 @@ class FrontStaged(SemiStreamJoin):
                 piece = yield from self._answer(piece)
             if piece.num_rows:
                 yield from self._join.push(piece)
+                self._pass_round(piece.num_rows)
+
+    def _pass_round(self, rows: int) -> None:
+        """Rows went on to the join behind; once they are as many as its queue holds, a round is over."""
+        self._passed_rows += rows
+        if self._cache is not None and self._passed_rows >= self._join.rows_of_a_round:
+            self._passed_rows = 0
+            self._forget_cold()
 
     def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
         yield from self._join.idle(seconds)
@@ -278,6 +301,7 @@ class FrontStaged(SemiStreamJoin):
         joined = pairs_by_key(keys, stream_row)
         seen = self._cache.count(joined.keys, joined.times)
         chosen = (seen >= self._enough) & ~self._cache.knows(joined.keys)
+        chosen &= joined.times >= self._times_worth(joined.rows)
         chosen[chosen] = self._are_whole(joined.keys[chosen])
         if chosen.any():
             self._cache.put(self._groups(joined, chosen, places))
@@ -292,6 +316,18 @@ class FrontStaged(SemiStreamJoin):
             self._enough = min(self._enough + 1, _MOST_TIMES)
         elif self._cache.kept_share < _FEW_KEPT:
             self._enough = max(self._enough - 1, _SECOND_TIME)
+
+    def _times_worth(self, rows: Array) -> Array | float:
+        """How many stream rows at a time make so many master rows of a key worth their memory."""
+        assert self._cache is not None
+        saved_bytes = self._join.waiting_row_bytes
+        return self._cache.group_bytes(rows) / saved_bytes if saved_bytes else 0.0
+
+    def _forget_cold(self) -> None:
+        """After a round of the queue: what did not answer enough rows gives its memory back."""
+        assert self._cache is not None
+        if self._cache.forget(lambda rows: _STEADY * self._times_worth(rows)):
+            self._give_back(self._cache.free_bytes)
 
     def _are_whole(self, keys: Array) -> Array:
         """Whether all rows of each key are on one page; keys ascend."""

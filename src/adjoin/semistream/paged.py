@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator
+from math import inf
 
 import pyarrow as pa
 
@@ -81,6 +82,16 @@ class PagedJoin(SemiStreamJoin):
 
     def cede(self, wanted_bytes: int) -> None:
         """Do with so many bytes less, as soon as that is possible; pages are given away on request anyway."""
+
+    @property
+    def waiting_row_bytes(self) -> float:
+        """Bytes that other rows could have if a row need not wait; 0 if rows do not wait for memory."""
+        return 0.0
+
+    @property
+    def rows_of_a_round(self) -> float:
+        """Rows that have to pass before a page is read again for rows that came after its last time."""
+        return inf
 
     def close(self) -> None:
         """Give files, threads and memory back.

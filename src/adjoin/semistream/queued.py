@@ -159,6 +159,17 @@ class QueuedJoin(BufferedJoin):
         """Let rows have so many bytes less as soon as enough of them have left."""
         self._room.ceded_bytes = wanted_bytes
 
+    @property
+    def waiting_row_bytes(self) -> float:
+        """What a row in the queue takes."""
+        held = self._budget.account("stream") + self._budget.account("inverted")
+        return held / max(self._stage.rows_waiting, 1)
+
+    @property
+    def rows_of_a_round(self) -> float:
+        """As many as the queue holds."""
+        return self._room.bytes / max(self.waiting_row_bytes, 1)
+
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
         super().check_invariants()
