@@ -39,6 +39,7 @@ class ReadJob:
         last: Last page of each.
         reads: The pages, and where they go.
         scans: Their number.
+        positionings: How many of them do not go on where the one before ended.
         blocks: Blocks that they read.
         files: What keeps the files open until the job is done.
     """
@@ -47,6 +48,7 @@ class ReadJob:
     last: Array
     reads: Reads
     scans: int
+    positionings: int
     blocks: int
     files: object = None
 
@@ -171,7 +173,7 @@ class SimulatedDisk:
         """Begin to read; the function returned waits until all is read, and moves the clock."""
 
         def wait() -> list[Status]:
-            self._clock.sleep(self._cost.seconds(job.scans, job.blocks))
+            self._clock.sleep(self._cost.seconds(job.positionings, job.blocks))
             return [job.read(0, job.scans)]
 
         return wait
@@ -297,4 +299,4 @@ def _sample(descriptor: int, start_blocks: Array, blocks: int) -> ReadJob:
         rows=np.empty(2, np.int32),
     )
     every = np.arange(count, dtype=np.int32)
-    return ReadJob(every, every, reads, count, count * blocks)
+    return ReadJob(every, every, reads, count, count, count * blocks)

@@ -89,6 +89,7 @@ class PageReader:
         first = plan.first[begin:end] - offset
         last = plan.last[begin:end] - offset
         blocks = int(plan.blocks[begin:end].sum())
+        positionings = end - begin - int(np.count_nonzero(plan.goes_on[begin:end]))
         reads = Reads(
             descriptor=self._descriptors_of(pages),
             offset=self._index.block[pages].astype(np.int64) * BLOCK_BYTES,
@@ -103,7 +104,7 @@ class PageReader:
             offsets=self._columns.offsets,
             rows=self._columns.rows,
         )
-        wait = self._device.start(ReadJob(first, last, reads, end - begin, blocks, self._open))
+        wait = self._device.start(ReadJob(first, last, reads, end - begin, positionings, blocks, self._open))
         self._unfinished.append(wait)
 
         def finish() -> None:
@@ -115,7 +116,7 @@ class PageReader:
                 if status == PAGE_DAMAGED:
                     self._raise_damage(pages[page])
             self.counts.pages_read += len(pages)
-            self.counts.seeks += end - begin
+            self.counts.seeks += positionings
             self.counts.bytes_read += blocks * BLOCK_BYTES
 
         return finish

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adjoin.kernels.plan import plan_reads
+from adjoin.kernels.search import expand
 from adjoin.kernels.types import Array
 
 
@@ -16,11 +17,13 @@ class ReadPlan:
         first: Position of the first wanted page of each scan.
         last: Position of its last wanted page.
         blocks: Blocks that the scan reads, unwanted ones between its pages included.
+        goes_on: Whether the scan goes on where the one before it ended, without positioning.
     """
 
     first: Array
     last: Array
     blocks: Array
+    goes_on: Array
 
     def __len__(self) -> int:
         return len(self.first)
@@ -51,4 +54,26 @@ def make_plan(
     stop = start_block + blocks
     first = plan_reads(start_block, stop, positioning_seconds, block_seconds, max_scan_blocks, max_scan_pages)
     last = np.append(first[1:], len(start_block)).astype(np.int32) - np.int32(1)
-    return ReadPlan(first, last, stop[last] - start_block[first])
+    return ReadPlan(first, last, stop[last] - start_block[first], np.zeros(len(first), bool))
+
+
+def cut_scans(plan: ReadPlan, start_block: Array, blocks: Array, most_pages: int) -> ReadPlan:
+    """The plan with long scans in pieces of at most so many pages, which are read one after the other.
+
+    >>> start, blocks = np.array([0, 2, 6]), np.array([2, 2, 2])
+    >>> plan = cut_scans(make_plan(start, blocks, 10e-6, 1e-6, 400, 200), start, blocks, most_pages=2)
+    >>> plan.first, plan.blocks, plan.goes_on
+    (array([0, 2], dtype=int32), array([4, 4]), array([False,  True]))
+    """
+    pages = plan.last - plan.first + 1
+    if len(pages) == 0 or pages.max() <= most_pages:
+        return plan
+    scan, piece = expand(
+        np.zeros(len(plan), np.int32), -(-pages // most_pages), int((-(-pages // most_pages)).sum())
+    )
+    first = (plan.first[scan] + piece * most_pages).astype(np.int32)
+    last = np.minimum(first + most_pages - 1, plan.last[scan]).astype(np.int32)
+    goes_on = piece > 0
+    stop = start_block + blocks
+    begin = np.where(goes_on, stop[first - 1], start_block[first])
+    return ReadPlan(first, last, stop[last] - begin, goes_on)

@@ -27,10 +27,13 @@ _ON_THE_WAY = -2
 _MOST_ENTRIES = 1 << 30
 _ENTRY_BYTES = 8 + 4 + 4 + 4 + 1
 _COUNTERS_PER_ENTRY = 2
+_TABLE_BYTES = _ENTRY_BYTES + _COUNTERS_PER_ENTRY
 _FULLEST = 0.7
 _ALMOST = 0.95
 """A table so full of what it may take is full: rows go for new ones."""
 """Share of the entries that may be taken: the fuller the table, the longer the searches."""
+_OFTEN = 0.25
+"""So much of what the slot filled last holds must wait before it is filled anew."""
 _MOST_KEPT = 0.75
 """Share of a slot that rows may keep when it is their turn to go: the rest is for new ones."""
 _SEEN_PER_COUNTER = 4
@@ -62,14 +65,16 @@ class CacheSizes:
     """How large a cache can become.
 
     Attributes:
-        table_entries: Entries of the hash table.
+        first_entries: Entries of the hash table at first.
+        most_entries: Entries of the hash table at most.
         slot_bytes: A slot.
         slots: The most slots.
-        fixed_bytes: What it takes without slots: table, counters, notes on slots, and rows on the way.
+        fixed_bytes: What it takes at first: table, counters, notes on slots, and rows on the way.
         row_bytes: A row, about.
     """
 
-    table_entries: int
+    first_entries: int
+    most_entries: int
     slot_bytes: int
     slots: int
     fixed_bytes: int
@@ -78,18 +83,18 @@ class CacheSizes:
     @classmethod
     def of(cls, schema: pa.Schema, most_bytes: int, expected_row_bytes: int) -> "CacheSizes | None":
         """For so much memory and rows of about this size; None if that is too little."""
-        per_entry = (_ENTRY_BYTES + _COUNTERS_PER_ENTRY) / _FULLEST
-        entries = int(most_bytes / (expected_row_bytes + per_entry) / _FULLEST)
-        table_entries = max(_LEAST_ENTRIES, min(entries, _MOST_ENTRIES))
-        table_bytes = table_entries * (_ENTRY_BYTES + _COUNTERS_PER_ENTRY)
+        entries = int(most_bytes / (expected_row_bytes + _TABLE_BYTES / _FULLEST) / _FULLEST)
+        most_entries = max(_LEAST_ENTRIES, min(entries, _MOST_ENTRIES))
+        first_entries = max(_LEAST_ENTRIES, most_entries >> 5)
+        table_bytes = most_entries * _TABLE_BYTES
         slot_bytes = min(_MOST_SLOT_BYTES, (most_bytes - table_bytes) // _SLOTS)
         slot_bytes = max(slot_bytes // BLOCK_BYTES, 1) * BLOCK_BYTES
         notes_bytes = Arena.bookkeeping_bytes + PageColumns.bytes_per_slot(columns_of(schema)) + 8
         slots = (most_bytes - table_bytes - 2 * slot_bytes) // (slot_bytes + notes_bytes)
         if slots < _LEAST_SLOTS or slot_bytes < 4 * message_overhead(schema):
             return None
-        fixed_bytes = table_bytes + 2 * slot_bytes + slots * notes_bytes
-        return cls(table_entries, slot_bytes, slots, fixed_bytes, expected_row_bytes)
+        fixed_bytes = first_entries * _TABLE_BYTES + 2 * slot_bytes + slots * notes_bytes
+        return cls(first_entries, most_entries, slot_bytes, slots, fixed_bytes, expected_row_bytes)
 
 
 class TupleCache:
@@ -128,7 +133,17 @@ class TupleCache:
         self._arena = Arena(0, sizes.slots, sizes.slot_bytes, 0, 0, memory)
         self.columns = PageColumns(self._arena, self.layout)
         self._turns: deque[int] = deque()
-        length = sizes.table_entries
+        self._largest_table = sizes.most_entries
+        self._make_table(sizes.first_entries)
+        self._row_bytes = sizes.row_bytes
+        self._entries = 0
+        self._waiting: list[Groups] = []
+        self._waiting_bytes = 0
+        self._open = EMPTY
+        self._open_bytes = 0
+        self._most_bytes = sizes.slot_bytes - message_overhead(schema)
+
+    def _make_table(self, length: int) -> None:
         self._key: Array = np.zeros(length, np.int64)
         self._slot: Array = np.full(length, EMPTY, np.int32)
         self._row: Array = np.zeros(length, np.int32)
@@ -137,11 +152,22 @@ class TupleCache:
         self._seen: Array = np.zeros(length * _COUNTERS_PER_ENTRY, np.uint8)
         self._counted = 0
         self._most_entries = int(_FULLEST * length)
-        self._row_bytes = sizes.row_bytes
-        self._entries = 0
-        self._waiting: list[Groups] = []
-        self._waiting_bytes = 0
-        self._most_bytes = sizes.slot_bytes - message_overhead(schema)
+
+    def _grow_table(self) -> bool:
+        """Go on with a table twice as long, if there is memory for both of them."""
+        length = min(2 * len(self._key), self._largest_table)
+        if length == len(self._key) or not self._ask(length * _TABLE_BYTES):
+            return False
+        old = (self._key, self._slot, self._row, self._rows, self._heat)
+        self.bytes += (length - len(self._key)) * _TABLE_BYTES
+        freed_bytes = len(self._key) * _TABLE_BYTES
+        self._make_table(length)
+        taken = np.flatnonzero(old[1] != EMPTY)
+        entries = insert_keys(old[0][taken], self._key, self._slot, _ON_THE_WAY)
+        for array, before in zip((self._slot, self._row, self._rows, self._heat), old[1:], strict=True):
+            array[entries] = before[taken]
+        self._ask(-freed_bytes)
+        return True
 
     def __len__(self) -> int:
         return self._entries
@@ -184,8 +210,10 @@ class TupleCache:
     def put(self, groups: Groups) -> None:
         """Take in rows of keys that it does not know, as far as the table has room for them.
 
-        They can be found when there are enough of them to fill a slot.
+        They can be found when there are enough of them beside those in the slot that was filled last.
         """
+        while self._entries + len(groups) > _ALMOST * self._most_entries and self._grow_table():
+            continue
         if len(groups) > self._most_entries - self._entries:
             self._flush()
         sizes = _group_bytes(groups)
@@ -196,6 +224,8 @@ class TupleCache:
             if self._waiting_bytes + sizes[begin:end].sum() > self._most_bytes:
                 self._flush()
             self._wait(_part(groups, begin, end))
+        if self._waiting_bytes > _OFTEN * self._open_bytes:
+            self._flush()
 
     def _wait(self, groups: Groups) -> None:
         insert_keys(groups.keys, self._key, self._slot, _ON_THE_WAY)
@@ -204,24 +234,33 @@ class TupleCache:
         self._waiting_bytes += int(_group_bytes(groups).sum())
 
     def _flush(self) -> None:
-        """Put the rows that wait into slots, beside those that stay there; few rows wait on."""
-        while self._waiting_bytes > self._most_bytes // 2:
+        """Put the rows that wait into slots: the open one, then others, beside those that stay there."""
+        while self._waiting_bytes:
             waiting = _joined(self._waiting)
             self._waiting, self._waiting_bytes = [], 0
-            found = self._next_slot()
+            found = self._open_slot() or self._next_slot()
             if found is None:
                 self._remove(waiting.keys)
                 return
             slot, kept = found
-            room = self._most_bytes - int(_group_bytes(kept).sum())
-            sizes = _group_bytes(waiting)
-            end = int(np.searchsorted(np.cumsum(sizes), room, "right"))
-            self._fill(slot, _joined([kept, _part(waiting, 0, end)]))
+            kept_bytes = int(_group_bytes(kept).sum())
+            ends = np.cumsum(_group_bytes(waiting))
+            end = int(np.searchsorted(ends, self._most_bytes - kept_bytes, "right"))
+            if end:
+                self._fill(slot, _joined([kept, _part(waiting, 0, end)]))
+            self._open = slot
+            self._open_bytes = kept_bytes + int(ends[end - 1] if end else 0)
             if end < len(waiting):
-                self._waiting, self._waiting_bytes = (
-                    [_part(waiting, end, len(waiting))],
-                    int(sizes[end:].sum()),
-                )
+                self._open = EMPTY
+                self._waiting = [_part(waiting, end, len(waiting))]
+                self._waiting_bytes = int(ends[-1]) - (int(ends[end - 1]) if end else 0)
+
+    def _open_slot(self) -> tuple[int, Groups] | None:
+        """The slot that was filled last, and all its rows; None if it is full."""
+        if self._open == EMPTY:
+            return None
+        entries = self._entries_of(self._open)
+        return self._open, replace(self._take(entries), heat=self._heat[entries])
 
     def drop(self, keys: Array) -> None:
         """Forget these keys."""
@@ -266,11 +305,16 @@ class TupleCache:
         groups = replace(self._take(entries), heat=self._heat[entries])
         self._slot[entries] = _ON_THE_WAY
         self._turns.remove(slot)
+        self._close_slot(slot)
         self._arena.free(np.array([slot], np.int32))
         self._waiting.append(groups)
         self._waiting_bytes += int(_group_bytes(groups).sum())
         if self._waiting_bytes > self._most_bytes // 2:
             self._flush()
+
+    def _close_slot(self, slot: int) -> None:
+        if slot == self._open:
+            self._open, self._open_bytes = EMPTY, 0
 
     def keys(self) -> Array:
         """All keys, in no order."""
@@ -283,6 +327,7 @@ class TupleCache:
         slots = min(slots, arena.capacity)
         while arena.free_slots < slots:
             slot = self._turns.popleft()
+            self._close_slot(slot)
             self._remove(self._key[self._entries_of(slot)])
             arena.free(np.array([slot], np.int32))
         source, target = arena.shrink(slots)
@@ -291,6 +336,7 @@ class TupleCache:
         for slot, place in moved.items():
             self._slot[self._slot == slot] = place
         self._turns = deque(moved.get(slot, slot) for slot in self._turns)
+        self._open = moved.get(self._open, self._open)
         self.bytes -= slots * arena.slot_bytes
         return slots * arena.slot_bytes
 
@@ -300,6 +346,7 @@ class TupleCache:
         self._entries = 0
         self._arena.free(np.array(self._turns, np.int32))
         self._turns.clear()
+        self._open, self._open_bytes = EMPTY, 0
         self._waiting, self._waiting_bytes = [], 0
 
     def close(self) -> None:
@@ -315,6 +362,7 @@ class TupleCache:
         assert len(set(self._turns)) == len(self._turns) == self._arena.capacity - self._arena.free_slots
         there = taken[self._slot[taken] != _ON_THE_WAY]
         assert (self._row[there] + self._rows[there] <= self.columns.rows[self._slot[there]]).all()
+        assert self._open in {EMPTY, *self._turns}
 
     def _next_slot(self) -> tuple[int, Groups] | None:
         """A slot to fill, and what stays of the rows that were in it; None if there is no slot."""

@@ -22,6 +22,8 @@ from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
 
 _ROW_COST = KeyedRows.row_bytes + RowQueue.state_bytes
+_STATE_BYTES = 17
+"""Of a row that waits, where all columns have a fixed width."""
 
 
 class Scan(Answering):
@@ -94,20 +96,20 @@ class Scan(Answering):
         if valid is not None:
             possible &= valid
         chosen = np.flatnonzero(possible)
-        if len(chosen):
-            waiting = rows.select(chosen)
-            while not self._hold(waiting):
-                if not self.queue.rows:
-                    raise self._no_room(waiting.waiting_bytes + _ROW_COST * len(waiting))
+        while len(chosen):
+            waiting = rows.select(chosen[: self._rows_before_next_portion(taken)])
+            if len(waiting) and self._hold(waiting):
+                chosen = chosen[len(waiting) :]
+            elif self.queue.rows:
                 yield from self.relieve()
-        self.counts.cache_hits += len(rows) - len(chosen)
-        yield from self._answer(rows, np.flatnonzero(~possible))
+            else:
+                raise self._no_room(waiting.waiting_bytes + _ROW_COST * len(waiting))
+        impossible = np.flatnonzero(~possible)
+        self.counts.cache_hits += len(impossible)
+        yield from self._answer(rows, impossible)
 
     def _hold(self, rows: Rows) -> bool:
         more_bytes = rows.waiting_bytes + len(rows) * _ROW_COST
-        entered = self._chunks[-1][1] if self._chunks and self._chunks[-1][0] == self._position else 0
-        if self._is_even and entered and entered + len(rows) > self._even_rows(more_bytes // len(rows)):
-            return False
         if not self._room.has(more_bytes) and self.queue.is_loose:
             self._close_up()
         if not self._room.has(more_bytes) and (self.queue.rows or not self._pages.make_room(more_bytes)):
@@ -115,16 +117,25 @@ class Scan(Answering):
         self._budget.add("stream", more_bytes)
         self._keys.add(rows.low, rows.high, self.queue.all_rows)
         self.queue.add(rows, np.ones(len(rows), np.int32))
-        if entered:
+        if self._entered_rows:
             self._chunks[-1][1] += len(rows)
         else:
             self._chunks.append([self._position, len(rows)])
         self._account()
         return True
 
-    def _even_rows(self, row_bytes: int) -> int:
-        """Rows that enter before each portion when as many leave after it."""
-        return max(1, self._room.bytes // row_bytes // self._portions)
+    @property
+    def _entered_rows(self) -> int:
+        """Rows that entered before the next portion already."""
+        return self._chunks[-1][1] if self._chunks and self._chunks[-1][0] == self._position else 0
+
+    def _rows_before_next_portion(self, taken: Arrivals) -> int:
+        """How many more rows may enter before the next portion is read."""
+        if not self._is_even:
+            return taken.batch.num_rows
+        row_bytes = taken.batch.nbytes / taken.batch.num_rows + _ROW_COST + _STATE_BYTES
+        share = max(1, int(self._room.bytes / row_bytes / self._portions))
+        return max(0, share - self._entered_rows)
 
     def _close_up(self) -> None:
         least = int(self.queue.oldest(1)[0])

@@ -10,7 +10,7 @@ from adjoin.errors import AdjoinError
 from adjoin.kernels.types import Array
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.pagecache import ABSENT
-from adjoin.parts.readplan import ReadPlan, make_plan
+from adjoin.parts.readplan import ReadPlan, cut_scans, make_plan
 from adjoin.semistream.residence import Residence
 
 _MOST_FILES = 100
@@ -75,7 +75,8 @@ def read_each(pages: Residence, wanted: Array) -> Iterator[Wave]:
         yield from _read_oversize(pages, wanted, chosen)
     order = order[~oversize]
     every = np.arange(len(order), dtype=np.int32)
-    plan = ReadPlan(every, every, pages.index.blocks[wanted[order]].astype(np.int64))
+    blocks = pages.index.blocks[wanted[order]].astype(np.int64)
+    plan = ReadPlan(every, every, blocks, np.zeros(len(order), bool))
     for begin, end in _cut_waves(plan, pages.index.file[wanted[order]], pages.split.wave_pages):
         slots = every[: end - begin]
         pages.reader.start(wanted[order[begin:end]], slots, plan, begin, end)()
@@ -91,14 +92,16 @@ def _readings(
     index, cost = pages.index, pages.reader.cost
     wave_pages = pages.split.wave_pages
     page_blocks = pages.split.slot_bytes // BLOCK_BYTES
+    blocks = index.blocks[wanted[order]].astype(np.int64)
     plan = make_plan(
         position[order],
-        index.blocks[wanted[order]].astype(np.int64),
+        blocks,
         cost.positioning_seconds,
         cost.block_seconds,
         max_scan * page_blocks,
-        wave_pages,
+        len(order),
     )
+    plan = cut_scans(plan, position[order], blocks, wave_pages)
     file = index.file[wanted[order[plan.first]]]
     for number, (begin, end) in enumerate(_cut_waves(plan, file, wave_pages)):
         chosen = order[plan.first[begin] : plan.last[end - 1] + 1]
