@@ -58,7 +58,7 @@ class Database(ABC):
     Cost: The pages that the load left in the buffer pool are still there when the join begins. The operating
     system's cache cannot be emptied from here, and helps every system that reads through it.
 
-    Reference: SSIJ, section VI, "Comparison to DBMS joins", figure 9.
+    Reference: the paper of SSIJ, "Comparison with Index Nested Loops", figure 9.
     """
 
     name: ClassVar[str]

@@ -25,7 +25,7 @@ MASTER = [
     (1, 'say "x"'),
     (1, ""),
     (2, "back\\slash"),
-    (3, "größe"),
+    (3, "über"),
     (1 << 40, "far"),
 ]
 STREAM = np.array([1, 7, 2, 1, -5, 0, 1 << 40, 3, 9], np.int64)
