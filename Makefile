@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-spark-versions soak check format bench-engine bench-spark clean
+.PHONY: help setup demo test test-slow test-spark-versions soak check format bench-engine bench-spark databases clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -65,6 +65,9 @@ bench-engine: $(READY) ## measure SSIJ against LMDB, DuckDB, SQLite and Polars
 bench-spark: $(READY) ## measure enrich against Spark's own join, a cached master, DuckDB and LMDB
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 
+databases: $(READY) ## get PostgreSQL and MariaDB for `python -m benchmarks.databases`, or say why not
+	@$(BIN)/python -m benchmarks.databases.install
+
 clean: ## remove environments and everything that was built
-	rm -rf .venv $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
+	rm -rf .venv $(OLDEST) .databases build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
 	find src tests $(wildcard benchmarks examples) -name __pycache__ -type d -prune -exec rm -rf {} +

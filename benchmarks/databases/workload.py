@@ -1,0 +1,36 @@
+"""A master with several rows per key, and a stream over its keys, both uniform."""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.databases.database import MASTER_SCHEMA
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+ROW_BYTES = 128
+ROWS_PER_KEY = 320
+_TEXT_BYTES = ROW_BYTES - 8
+_LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz012345", np.uint8)
+
+
+def master_batches(rows: int, seed: int, batch_rows: int = 50_000) -> Iterator[pa.RecordBatch]:
+    """A master in key order: keys from 0 on, `ROWS_PER_KEY` rows each, random letters for a payload."""
+    random = np.random.default_rng([seed, 1])
+    for start in range(0, rows, batch_rows):
+        keys = np.arange(start, min(start + batch_rows, rows), dtype=np.int64) // ROWS_PER_KEY
+        letters = _LETTERS[random.integers(0, len(_LETTERS), (len(keys), _TEXT_BYTES), dtype=np.uint8)]
+        texts = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(_TEXT_BYTES), len(keys), [None, pa.py_buffer(letters)]
+        )
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(keys), texts.cast(pa.binary()).cast(pa.string())], schema=MASTER_SCHEMA
+        )
+
+
+def stream_keys(rows: int, master_rows: int, seed: int) -> Array:
+    """Keys of a stream, uniform over those of the master."""
+    keys: Array = np.random.default_rng([seed, 2]).integers(0, -(-master_rows // ROWS_PER_KEY), rows)
+    return keys
