@@ -30,6 +30,7 @@ from adjoin.semistream.index_nested_loop import IndexNestedLoopJoin
 from adjoin.semistream.meshjoin import MeshJoin
 from adjoin.semistream.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
+from adjoin.semistream.xhybridjoin import XHybridJoin
 from adjoin.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ __all__ = [
     "StorageError",
     "TaskProgress",
     "VersionNotFoundError",
+    "XHybridJoin",
     "__version__",
     "enrich",
     "etl",

@@ -7,11 +7,20 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from adjoin import SSIJ, CMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, Pause, RMeshJoin
+from adjoin import (
+    SSIJ,
+    CMeshJoin,
+    FrontStage,
+    HybridJoin,
+    IndexNestedLoopJoin,
+    MeshJoin,
+    Pause,
+    RMeshJoin,
+    XHybridJoin,
+)
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.clock import SimulatedClock
 from adjoin.parts.pagememory import PageFile
-from adjoin.semistream.frontstage import FrontStage
 from tests.conformance.reference import Reference
 from tests.conformance.scripted import Item, Refresh
 from tests.conformance.snapshots import Shelf, Snapshot
@@ -45,11 +54,13 @@ class Subject:
         able: What it can do beyond equality: "range" (within, between), "filter" (asks the master's
             membership filter before it reads), "store" (reads a master on disk), "thresholds" (takes
             input_rows, stream_rows and max_scan).
+        one_of: `make test` runs one of so many settings of every check; `make test-slow` the others.
     """
 
     name: str
     kind: Callable[..., Operator] = field(repr=False)
     able: frozenset[str] = frozenset()
+    one_of: int = 1
 
     def master_of(self, snapshot: Snapshot) -> Any:
         return snapshot.master if "store" in self.able else snapshot
@@ -100,14 +111,15 @@ _SCANNING = frozenset({"range", "store"})
 OPERATORS = [
     Subject("Reference", Reference, frozenset({"range"})),
     Subject("SSIJ", SSIJ, _SSIJ),
-    Subject("SSIJOnPageFile", OnPageFile, _SSIJ),
-    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ),
-    Subject("HybridJoin", HybridJoin, _QUEUED),
-    Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED),
-    Subject("MeshJoin", MeshJoin, _SCANNING),
-    Subject("CMeshJoin", CMeshJoin, _SCANNING),
-    Subject("FrontStagedHybridJoin", FrontStage(HybridJoin), _QUEUED),
-    Subject("RMeshJoin", RMeshJoin, _SCANNING),
+    Subject("SSIJOnPageFile", OnPageFile, _SSIJ, one_of=4),
+    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=4),
+    Subject("HybridJoin", HybridJoin, _QUEUED, one_of=4),
+    Subject("XHybridJoin", XHybridJoin, _QUEUED, one_of=8),
+    Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED, one_of=8),
+    Subject("MeshJoin", MeshJoin, _SCANNING, one_of=4),
+    Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=8),
+    Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8),
+    Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8),
 ]
 
 

@@ -131,9 +131,26 @@ thresholds = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("subject", OPERATORS, ids=lambda subject: subject.name)
-@given(data=st.data())
-@settings(max_examples=100)
-def test_random_workload(subject: Subject, data: st.DataObject) -> None:
+def test_random_workload(subject: Subject) -> None:
+    run_random_workloads(subject, 100 // subject.one_of)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subject", [s for s in OPERATORS if s.one_of > 1], ids=lambda subject: subject.name)
+def test_more_random_workloads(subject: Subject) -> None:
+    run_random_workloads(subject, 100)
+
+
+def run_random_workloads(subject: Subject, examples: int) -> None:
+    @given(data=st.data())
+    @settings(max_examples=examples)
+    def run(data: st.DataObject) -> None:
+        run_random_workload(subject, data)
+
+    run()
+
+
+def run_random_workload(subject: Subject, data: st.DataObject) -> None:
     plan = data.draw(plans)
     versions = versions_of(plan, tuple(data.draw(st.lists(st.integers(0, 2), max_size=2))))
     stream, predicate = data.draw(questions(plan.key, "range" in subject.able))

@@ -63,7 +63,7 @@ class KeyedRows:
 
     def check_invariants(self) -> None:
         assert len(self._keys) == len(self.numbers)
-        assert (np.diff(self._keys) >= 0).all()
+        assert (self._keys[1:] >= self._keys[:-1]).all()
         assert len(np.unique(self.numbers)) == len(self.numbers)
 
 

@@ -1,13 +1,38 @@
 """The semi-stream operators by name."""
 
 from adjoin.errors import OptionError
+from adjoin.semistream.frontstage import FrontStage, FrontStaged
+from adjoin.semistream.hybridjoin import HybridJoin
+from adjoin.semistream.index_nested_loop import IndexNestedLoopJoin
+from adjoin.semistream.meshjoin import MeshJoin
+from adjoin.semistream.paged import PagedJoin
+from adjoin.semistream.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
+from adjoin.semistream.xhybridjoin import XHybridJoin
 
-ALGORITHMS = {"ssij": SSIJ}
+_JOINS: dict[str, type[PagedJoin]] = {
+    "ssij": SSIJ,
+    "hybridjoin": HybridJoin,
+    "xhybridjoin": XHybridJoin,
+    "meshjoin": MeshJoin,
+    "rmeshjoin": RMeshJoin,
+    "inlj": IndexNestedLoopJoin,
+}
+_FRONT = "+front"
+_SHORT = {"cmeshjoin": "meshjoin+front"}
 
 
-def algorithm_named(name: str) -> type[SSIJ]:
-    """The operator of this name, or an OptionError that lists the names there are."""
-    if name not in ALGORITHMS:
-        raise OptionError(f"algorithm={name!r} is not one of {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[name]
+def algorithm_named(name: str) -> type[PagedJoin] | type[FrontStaged]:
+    """The operator of this name, or an OptionError that lists the names there are.
+
+    >>> algorithm_named("ssij").__name__
+    'SSIJ'
+    >>> algorithm_named("cmeshjoin") is algorithm_named("meshjoin+front")
+    True
+    """
+    whole = _SHORT.get(name, name) if isinstance(name, str) else ""
+    join = _JOINS.get(whole.removesuffix(_FRONT))
+    if join is None:
+        names = ", ".join((*_JOINS, *_SHORT))
+        raise OptionError(f"algorithm={name!r} is not one of {names}, or one of them with {_FRONT!r}")
+    return FrontStage(join) if whole.endswith(_FRONT) else join

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -18,6 +18,8 @@ class SemiStreamJoin(ABC):
     before the next call. One that is left half-consumed ends the operator. No order of results is
     promised.
     """
+
+    keeps_deadlines: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._busy = False

@@ -211,6 +211,14 @@ class FrontStaged(SemiStreamJoin):
             held_bytes = self._cache.bytes
         assert self._budget.account("front") == held_bytes
 
+    def offer(self, batch: pa.RecordBatch) -> bool:
+        """Put rows into the input buffer of the join behind; False if there is no room. See `SSIJ.offer`."""
+        if self._stream_schema is None:
+            self._check_batch(batch)
+        is_taken = self._join.offer(batch)
+        self._rows_in += batch.num_rows if is_taken else 0
+        return is_taken
+
     # The contract.
 
     def _check_master(self, master: Master) -> None:
@@ -409,4 +417,5 @@ def FrontStage(behind: type[PagedJoin]) -> type[FrontStaged]:  # noqa: N802 (mak
         >>> sorted(zip(*result.to_pydict().values()))
         [(1, 7, 'pen'), (3, 5, 'pad')]
     """
-    return type(f"FrontStaged{behind.__name__}", (FrontStaged,), {"behind": behind})
+    facts = {"behind": behind, "keeps_deadlines": behind.keeps_deadlines}
+    return type(f"FrontStaged{behind.__name__}", (FrontStaged,), facts)

@@ -80,6 +80,10 @@ class PagedJoin(SemiStreamJoin):
         """From now on, tell this function which rows were joined with which, while the pages are there."""
         self._pages.observer = observer
 
+    def offer(self, batch: pa.RecordBatch) -> bool:  # noqa: ARG002
+        """Put rows into the input buffer, if there is one; False if there is no room."""
+        return False
+
     def cede(self, wanted_bytes: int) -> None:
         """Do with so many bytes less, as soon as that is possible; pages are given away on request anyway."""
 

@@ -67,7 +67,8 @@ def enrich(
         how: "inner", "left", "semi" or "anti".
         columns: Master columns to put out, in this order; all by default.
         memory: Budget of the whole operator on one host: bytes, or text such as "256MB".
-        algorithm: The operator; "ssij".
+        algorithm: The operator: "ssij", "hybridjoin", "xhybridjoin", "meshjoin", "rmeshjoin", "inlj", each
+            with "+front" for a cache of rows before it ("cmeshjoin" is "meshjoin+front").
         partitions: Tasks that share the budget and, if rows are routed, the master; by default as many
             as can run at once. With `route="none"` no more than so many join at once on one host.
         route: "range" sends rows with neighbouring keys to the same task, equally many to each; to find
@@ -111,7 +112,7 @@ def enrich(
     elif version is not None:
         master = master.at(version)
     memory_bytes = parse_bytes(memory)
-    algorithm_named(algorithm)
+    kind = algorithm_named(algorithm)
     if name is not None and not (isinstance(name, str) and name):
         raise OptionError(f"name={name!r}: give a text")
     join: dict[str, Any] = {
@@ -123,6 +124,8 @@ def enrich(
         "suffix": suffix,
     }
     spec = make_spec(master, **join)
+    if deadline is not None and not kind.keeps_deadlines:
+        raise OptionError(f'algorithm={algorithm!r} keeps no deadlines; "ssij" and "ssij+front" do')
     result = _result_schema(df, master, spec, Deadline(deadline))
     count = _partitions(df, master, memory_bytes, partitions)
     routed = _routed(df, master, spec, route, count)
@@ -133,7 +136,7 @@ def enrich(
         version=version,
         batch_version=master.version,
         algorithm=algorithm,
-        options={**join, "deadline": deadline},
+        options=join if deadline is None else {**join, "deadline": deadline},
         memory_bytes=memory_bytes,
         partitions=count,
         is_routed=route == "range",

@@ -115,6 +115,8 @@ class SSIJ(BufferedJoin):
         - Reads overlap with joining.
     """
 
+    keeps_deadlines = True
+
     def __init__(
         self,
         master: Master,
