@@ -73,7 +73,7 @@ class PinnedLoads(Loads):
             held / self.queue.rows,
         )
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
-        tuning = tune(setting, constants, weights, swappable_pages=split.wave_pages)
+        tuning = tune(setting, constants, weights, swappable_pages=split.wave_pages, pinned_rows_wait=False)
         pages.pinned_slots = min(tuning.pinned_pages, self._most_pinned)
 
     def _read_head(self) -> Iterator[pa.RecordBatch]:
