@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from adjoin import (
     SSIJ,
+    AutoJoin,
     CMeshJoin,
     FrontStage,
     HybridJoin,
@@ -119,6 +120,7 @@ OPERATORS = [
     Subject("MeshJoin", MeshJoin, _SCANNING, one_of=4),
     Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=8),
     Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8),
+    Subject("AutoJoin", AutoJoin, frozenset({"range", "store"}), one_of=8),
     Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8),
 ]
 

@@ -68,7 +68,7 @@ def enrich(
         columns: Master columns to put out, in this order; all by default.
         memory: Budget of the whole operator on one host: bytes, or text such as "256MB".
         algorithm: The operator: "ssij", "hybridjoin", "xhybridjoin", "meshjoin", "rmeshjoin", "inlj", each
-            with "+front" for a cache of rows before it ("cmeshjoin" is "meshjoin+front").
+            with "+front" for a cache of rows before it ("cmeshjoin" is "meshjoin+front"), or "auto".
         partitions: Tasks that share the budget and, if rows are routed, the master; by default as many
             as can run at once. With `route="none"` no more than so many join at once on one host.
         route: "range" sends rows with neighbouring keys to the same task, equally many to each; to find
