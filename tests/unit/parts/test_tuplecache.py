@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adjoin.kernels.tuples import EMPTY
-from adjoin.parts.tuplecache import CacheSizes, Groups, TupleCache
+from adjoin.parts.cachesizes import CacheSizes
+from adjoin.parts.groups import Groups
+from adjoin.parts.tuplecache import TupleCache
 
 SCHEMA = pa.schema(
     [
