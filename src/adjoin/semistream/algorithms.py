@@ -23,6 +23,9 @@ _FRONT = "+front"
 _SHORT = {"cmeshjoin": "meshjoin+front"}
 
 
+ALGORITHM_NAMES = (*_JOINS, *_SHORT, *(name + _FRONT for name in _JOINS), "auto")
+
+
 def algorithm_named(name: str) -> type[PagedJoin] | type[FrontStaged] | type[AutoJoin]:
     """The operator of this name, or an OptionError that lists the names there are.
 
@@ -36,6 +39,5 @@ def algorithm_named(name: str) -> type[PagedJoin] | type[FrontStaged] | type[Aut
     whole = _SHORT.get(name, name) if isinstance(name, str) else ""
     join = _JOINS.get(whole.removesuffix(_FRONT))
     if join is None:
-        names = ", ".join((*_JOINS, *_SHORT, "auto"))
-        raise OptionError(f"algorithm={name!r} is not one of {names}, or one of them with {_FRONT!r}")
+        raise OptionError(f"algorithm={name!r} is not one of {', '.join(ALGORITHM_NAMES)}")
     return FrontStage(join) if whole.endswith(_FRONT) else join
