@@ -33,13 +33,15 @@ _CANDIDATES: dict[str, type[FrontStaged]] = {
     "cmeshjoin": FrontStage(MeshJoin),
 }
 _WORTH_A_CHANGE = 1.15
-_ROWS_PER_PAGE = 4
+_ROWS_PER_PAGE, _MOST_ROWS_PER_PAGE = 4, 64
+"""So many rows for every page of the master lie between two choices."""
 _COUNT_BYTES = 4
 _SAMPLE_ROWS = 2048
-_STATE_BYTES = 45
-"""Of a waiting row, beside its values."""
-_PAIR_BYTES = 28
-"""Of a waiting row for every page it waits for; a scan needs none."""
+_SCAN_BYTES = 45
+"""Of a row that waits in a scan, beside its values."""
+_LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
+_PHASE_BYTES, _PHASE_PAIR_BYTES = 25, 96
+"""Of a row that waits for pages, beside its values: for itself, and for every page."""
 _ADDED = ("rows_in", "cache_hits", "rows_unmatched", "pages_read", "seeks", "bytes_read", "front_hits")
 _GREATEST = ("peak_bytes", "seconds_waiting_max")
 
@@ -223,11 +225,13 @@ class AutoJoin(SemiStreamJoin):
         keys = plain_columns(batch.select(self._spec.predicate.columns))
         sample = take_rows(keys, np.arange(0, batch.num_rows, step))
         low, high, valid = self._spec.predicate.bounds(sample)
-        index = self._master.index
+        index, master_pages = self._master.index, len(self._counts)
         first = np.searchsorted(index.last, low if valid is None else low[valid])
         end = np.searchsorted(index.first, high if valid is None else high[valid], "right")
         span = np.maximum(end - first, 0)
-        np.add.at(self._counts, first[span > 0], np.float32(step))
+        edges = np.bincount(first[span > 0], minlength=master_pages + 1)
+        edges -= np.bincount(end[span > 0], minlength=master_pages + 1)
+        self._counts += np.cumsum(edges[:-1]) * step
         self._pages_per_row = max(1.0, float(span.mean())) if len(span) else 1.0
         self._row_bytes = batch.nbytes / batch.num_rows
 
@@ -260,13 +264,14 @@ class AutoJoin(SemiStreamJoin):
         cost = self._options["device"].cost([file.path for file in master.files])
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
         weights = without_chance(self._counts) if self._counts.any() else np.ones(master.pages)
-        scanned = self._setting(_STATE_BYTES)
-        looked_up = self._setting(_STATE_BYTES + _PAIR_BYTES * (self._pages_per_row - 1))
+        scanned = self._setting(_SCAN_BYTES)
+        loaded = self._setting(_LOAD_BYTES + _LOAD_PAIR_BYTES * self._pages_per_row)
+        phased = self._setting(_PHASE_BYTES + _PHASE_PAIR_BYTES * self._pages_per_row)
         return {
             "xhybridjoin+front": xhybridjoin.tune(
-                looked_up, constants, weights, pinned_rows_wait=False
+                loaded, constants, weights, pinned_rows_wait=False
             ).rows_per_second,
-            "ssij+front": ssij.service_rate(looked_up, constants, weights),
+            "ssij+front": ssij.service_rate(phased, constants, weights),
             "cmeshjoin": meshjoin.service_rate(scanned, constants, best_buffer_bytes(scanned, constants)),
         }
 
@@ -279,8 +284,11 @@ class AutoJoin(SemiStreamJoin):
 
     def _choose_again(self) -> Generator[pa.RecordBatch, None, None]:
         """Choose by what was seen; the join at work answers its rows before another takes over."""
-        self._rows_to_choose = max(2 * self._seen_rows, _ROWS_PER_PAGE * self._master.pages)
+        pages = self._master.pages
+        rows_between = min(max(self._seen_rows, _ROWS_PER_PAGE * pages), _MOST_ROWS_PER_PAGE * pages)
+        self._rows_to_choose = self._seen_rows + rows_between
         choice = self._choose()
+        self._counts /= 2  # the past fades
         if choice.algorithm == self._choice.algorithm or not self._is_worth_it(choice):
             return
         yield from self._join.finish()
