@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.figures.figure import Curves, Figure, Paper, Sweep, Verdict
 from benchmarks.figures.masters import KeyedMaster
@@ -21,13 +22,11 @@ PAPER = Paper(
 )
 
 
-def _case(per_key: int, memory: float, skew: float, placement: str) -> Setting:
-    spread = "random" if per_key > 1 else "equal"
-    keys = ROWS // per_key
+def _case(per_key: int, memory: float, skew: float, placement: Literal["noperm", "random"]) -> Setting:
     return Setting(
         algorithm="auto",
-        master=KeyedMaster(rows=ROWS, per_key=per_key, spread=spread),
-        stream=ZipfStream(keys=keys, rows=STREAM_ROWS, skew=skew, placement=placement),  # type: ignore[arg-type]
+        master=KeyedMaster(rows=ROWS, per_key=per_key, spread="random" if per_key > 1 else "equal"),
+        stream=ZipfStream(keys=ROWS // per_key, rows=STREAM_ROWS, skew=skew, placement=placement),
         memory=memory,
     )
 
