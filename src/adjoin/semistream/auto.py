@@ -37,8 +37,8 @@ _ROWS_PER_PAGE, _MOST_ROWS_PER_PAGE = 4, 64
 """So many rows for every page of the master lie between two choices."""
 _COUNT_BYTES = 4
 _SAMPLE_ROWS = 2048
-_SCAN_BYTES = 45
-"""Of a row that waits in a scan, beside its values."""
+_SCAN_BYTES = 58
+"""Of a row that waits in a scan, beside its values; what even admission leaves unused included."""
 _LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
 _PHASE_BYTES, _PHASE_PAIR_BYTES = 25, 96
 """Of a row that waits for pages, beside its values: for itself, and for every page."""
@@ -264,9 +264,10 @@ class AutoJoin(SemiStreamJoin):
         cost = self._options["device"].cost([file.path for file in master.files])
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
         weights = without_chance(self._counts) if self._counts.any() else np.ones(master.pages)
-        scanned = self._setting(_SCAN_BYTES)
-        loaded = self._setting(_LOAD_BYTES + _LOAD_PAIR_BYTES * self._pages_per_row)
-        phased = self._setting(_PHASE_BYTES + _PHASE_PAIR_BYTES * self._pages_per_row)
+        index_bytes = 0 if self._options.get("shared_index") else master.index.nbytes
+        scanned = self._setting(_SCAN_BYTES, 0)
+        loaded = self._setting(_LOAD_BYTES + _LOAD_PAIR_BYTES * self._pages_per_row, index_bytes)
+        phased = self._setting(_PHASE_BYTES + _PHASE_PAIR_BYTES * self._pages_per_row, index_bytes)
         return {
             "xhybridjoin+front": xhybridjoin.tune(
                 loaded, constants, weights, pinned_rows_wait=False
@@ -275,9 +276,9 @@ class AutoJoin(SemiStreamJoin):
             "cmeshjoin": meshjoin.service_rate(scanned, constants, best_buffer_bytes(scanned, constants)),
         }
 
-    def _setting(self, state_bytes: float) -> Setting:
+    def _setting(self, state_bytes: float, index_bytes: int) -> Setting:
         master = self._master
-        spare_bytes = self._total_bytes - self.least_memory(master, shared_index=True) // 2
+        spare_bytes = self._total_bytes - self.least_memory(master, shared_index=True) // 2 - index_bytes
         spare_bytes = max(spare_bytes, 4 * master.page_bytes)
         row_bytes = min(self._row_bytes + state_bytes, spare_bytes / 4)
         return Setting(spare_bytes, master.pages, master.page_bytes, row_bytes)
