@@ -37,8 +37,11 @@ class CacheSizes:
     row_bytes: int
 
     @classmethod
-    def of(cls, schema: pa.Schema, most_bytes: int, expected_row_bytes: int) -> "CacheSizes | None":
-        """For so much memory and rows of about this size; None if that is too little."""
+    def of(
+        cls, schema: pa.Schema, most_bytes: int, expected_row_bytes: int, memory_bytes: int = 0
+    ) -> "CacheSizes | None":
+        """For so much memory, some of it lost, and rows of about this size; None if that is too little."""
+        most_bytes = max(0, most_bytes - memory_bytes)
         table_bytes_per_key = KeyTable.bytes_per_entry / KeyTable.fullest
         entries = int(most_bytes / (expected_row_bytes + table_bytes_per_key) / KeyTable.fullest)
         most_entries = max(_LEAST_ENTRIES, min(entries, _MOST_ENTRIES))
@@ -50,5 +53,6 @@ class CacheSizes:
         slots = (most_bytes - table_bytes - 2 * slot_bytes) // (slot_bytes + notes_bytes)
         if slots < _LEAST_SLOTS or slot_bytes < 4 * message_overhead(schema):
             return None
-        fixed_bytes = first_entries * KeyTable.bytes_per_entry + 2 * slot_bytes + slots * notes_bytes
+        table_bytes = first_entries * KeyTable.bytes_per_entry
+        fixed_bytes = memory_bytes + table_bytes + 2 * slot_bytes + slots * notes_bytes
         return cls(first_entries, most_entries, slot_bytes, slots, fixed_bytes, expected_row_bytes)

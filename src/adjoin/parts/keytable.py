@@ -1,9 +1,12 @@
 """Where the cached rows of each key are, and how often keys were seen: a hash table and counters."""
 
+from typing import Any
+
 import numpy as np
 
 from adjoin.kernels.tuples import EMPTY, count_seen, find_keys, heat_entries, insert_keys, remove_keys
 from adjoin.kernels.types import Array
+from adjoin.parts.pagememory import PageMemory
 
 ON_THE_WAY = -2
 """The slot of a key whose rows are known but lie nowhere yet."""
@@ -19,6 +22,9 @@ class KeyTable:
 
     Args:
         length: Entries, taken or not.
+        most_length: Entries that it can grow to.
+        memory: Where it lies; private memory by default.
+        left: Go on with what is in the memory, of which this was said when it was left; None begins empty.
 
     Attributes:
         key: The key of each entry.
@@ -34,18 +40,50 @@ class KeyTable:
     fullest = 0.7
     """Share of the entries that may be taken: the fuller the table, the longer the searches."""
 
-    def __init__(self, length: int) -> None:
-        self._make(length)
-
-    def _make(self, length: int) -> None:
-        self.key: Array = np.zeros(length, np.int64)
-        self.slot: Array = np.full(length, EMPTY, np.int32)
-        self.row: Array = np.zeros(length, np.int32)
-        self.rows: Array = np.zeros(length, np.int32)
-        self.heat: Array = np.zeros(length, np.uint8)
-        self._seen: Array = np.zeros(length * _COUNTERS_PER_ENTRY, np.uint8)
+    def __init__(
+        self,
+        length: int,
+        most_length: int,
+        memory: PageMemory | None = None,
+        left: dict[str, Any] | None = None,
+    ) -> None:
+        self._memory = memory or PageMemory()
+        self._most_length = most_length
         self._counted = 0
         self._taken = 0
+        if left is None:
+            self._make(length)
+        else:
+            self._lay_out(left["length"])
+            self._counted, self._taken = left["counted"], left["taken"]
+
+    def _make(self, length: int) -> None:
+        self._lay_out(length)
+        self.slot.fill(EMPTY)
+        self.heat.fill(0)
+        self._seen.fill(0)
+        self._counted = 0
+        self._taken = 0
+
+    def _lay_out(self, length: int) -> None:
+        """One array after the other, the widest first, so that all are aligned."""
+        room = self._most_length * self.bytes_per_entry
+        table = self._memory.array("table", length * self.bytes_per_entry, np.uint8, room)
+        ends = np.cumsum([8, 4, 4, 4, 1]) * length
+        key, slot, row, rows, self.heat, self._seen = np.split(table, ends)
+        self.key: Array = key.view(np.int64)
+        self.slot: Array = slot.view(np.int32)
+        self.row: Array = row.view(np.int32)
+        self.rows: Array = rows.view(np.int32)
+
+    def leave(self) -> dict[str, Any]:
+        """What must be said to go on with what is in the memory."""
+        return {"length": self.length, "counted": self._counted, "taken": self._taken}
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._memory = PageMemory()
+        self._lay_out(0)
 
     def __len__(self) -> int:
         return self._taken

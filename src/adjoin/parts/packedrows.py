@@ -1,6 +1,7 @@
 """Rows packed side by side in the slots of an arena, each slot an Arrow record batch."""
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ class PackedRows:
         slots: The most slots.
         slot_bytes: A slot.
         memory: Where they lie; private memory by default.
+        left: Go on with what is in the memory, of which this was said when it was left; None begins empty.
 
     Attributes:
         layout: The columns.
@@ -30,19 +32,28 @@ class PackedRows:
     """
 
     def __init__(
-        self, schema: pa.Schema, slots: int, slot_bytes: int, memory: PageMemory | None = None
+        self,
+        schema: pa.Schema,
+        slots: int,
+        slot_bytes: int,
+        memory: PageMemory | None = None,
+        left: dict[str, Any] | None = None,
     ) -> None:
         self.schema = schema
         self.layout: list[Column] = columns_of(schema)
         self._arena = Arena(0, slots, slot_bytes, 0, 0, memory)
         self.columns = PageColumns(self._arena, self.layout)
+        self._turns_left: Array = self._arena.memory.array("turns", slots, np.int32)
         self.turns: deque[int] = deque()
+        if left is not None:
+            self._arena.resume(left["capacity"], left["free_slots"])
+            self.turns.extend(self._turns_left[: left["turns"]].tolist())
         self.room_bytes = slot_bytes - message_overhead(schema)
 
     @staticmethod
     def notes_bytes(schema: pa.Schema) -> int:
         """What the notes on a slot take."""
-        return Arena.bookkeeping_bytes + PageColumns.bytes_per_slot(columns_of(schema)) + 8
+        return Arena.bookkeeping_bytes + PageColumns.bytes_per_slot(columns_of(schema)) + 12
 
     @property
     def all_slots(self) -> int:
@@ -124,9 +135,20 @@ class PackedRows:
         self.turns = deque(moved.get(slot, slot) for slot in self.turns)
         return moved
 
+    def leave(self) -> dict[str, Any]:
+        """What must be said to go on with what is in the memory."""
+        self._turns_left[: len(self.turns)] = self.turns
+        return {
+            "capacity": self._arena.capacity,
+            "free_slots": self._arena.free_slots,
+            "turns": len(self.turns),
+        }
+
     def close(self) -> None:
         """Let go of the memory."""
         self._arena.close()
+        self.columns.close()
+        self._turns_left = self._turns_left[:0].copy()
 
     def check_invariants(self) -> None:
         self._arena.check_invariants()

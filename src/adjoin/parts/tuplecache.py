@@ -1,7 +1,8 @@
 """Rows of the master that the stream wants most, packed side by side and found by key."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ class TupleCache:
         sizes: How large it can become.
         ask: Is asked for so many bytes before they are used; says whether they are to be had.
         memory: Where the rows lie; private memory by default.
+        left: Go on with what is in the memory, of which `leave` said this; None begins empty.
 
     Attributes:
         bytes: What it has been given; `sizes.fixed_bytes` from the start.
@@ -50,19 +52,40 @@ class TupleCache:
         sizes: CacheSizes,
         ask: Callable[[int], bool],
         memory: PageMemory | None = None,
+        left: dict[str, Any] | None = None,
     ) -> None:
+        found = left or {}
         self.schema = schema
-        self.bytes = sizes.fixed_bytes
-        self.kept_share = 0.0
+        self.bytes: int = found.get("bytes", sizes.fixed_bytes)
+        self.kept_share: float = found.get("kept_share", 0.0)
         self._ask = ask
-        self._packed = PackedRows(schema, sizes.slots, sizes.slot_bytes, memory)
-        self._table = KeyTable(sizes.first_entries)
-        self._largest_table = sizes.most_entries
-        self._row_bytes = sizes.row_bytes
+        self._sizes = sizes
+        self._packed = PackedRows(schema, sizes.slots, sizes.slot_bytes, memory, found.get("packed"))
+        self._table = KeyTable(sizes.first_entries, sizes.most_entries, memory, found.get("table"))
         self._waiting: list[Groups] = []
         self._waiting_bytes = 0
-        self._open = EMPTY
-        self._open_bytes = 0
+        self._open: int = found.get("open", EMPTY)
+        self._open_bytes: int = found.get("open_bytes", 0)
+
+    @classmethod
+    def resume(
+        cls, schema: pa.Schema, left: dict[str, Any], ask: Callable[[int], bool], memory: PageMemory
+    ) -> "TupleCache":
+        """Go on with what is in the memory, of which `leave` said this."""
+        return cls(schema, CacheSizes(**left["sizes"]), ask, memory, left)
+
+    def leave(self) -> dict[str, Any]:
+        """Put everything where the next user finds it; returns what must be said to go on with it."""
+        self._flush()
+        return {
+            "sizes": asdict(self._sizes),
+            "bytes": self.bytes,
+            "kept_share": self.kept_share,
+            "packed": self._packed.leave(),
+            "table": self._table.leave(),
+            "open": self._open,
+            "open_bytes": self._open_bytes,
+        }
 
     @property
     def columns(self) -> PageColumns:
@@ -77,7 +100,7 @@ class TupleCache:
     def _grow_table(self) -> bool:
         """Go on with a table twice as long, if there is memory for both of them."""
         table = self._table
-        length = min(2 * table.length, self._largest_table)
+        length = min(2 * table.length, self._sizes.most_entries)
         if length == table.length or not self._ask(length * table.bytes_per_entry):
             return False
         before_bytes = table.bytes
@@ -180,7 +203,7 @@ class TupleCache:
 
     def group_bytes(self, rows: Array) -> Array:
         """About what keys with so many rows each take."""
-        return np.asarray(rows * self._row_bytes + KeyTable.entry_bytes / KeyTable.fullest)
+        return np.asarray(rows * self._sizes.row_bytes + KeyTable.entry_bytes / KeyTable.fullest)
 
     @property
     def free_bytes(self) -> int:
@@ -251,6 +274,7 @@ class TupleCache:
     def close(self) -> None:
         """Let go of the memory."""
         self._packed.close()
+        self._table.close()
 
     def check_invariants(self) -> None:
         self._packed.check_invariants()

@@ -1,10 +1,14 @@
 """The cache of a front stage: which of the master's rows it takes in, and how much of the join's memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from adjoin.errors import AdjoinError, ArenaError
 from adjoin.kernels.search import locate_pages
 from adjoin.kernels.types import Array
 from adjoin.master.index import PageIndex
@@ -15,10 +19,10 @@ from adjoin.parts.columns import Places
 from adjoin.parts.groups import Groups
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.tuplecache import TupleCache
-from adjoin.semistream.cachedkeys import is_changed
 from adjoin.semistream.paged import PagedJoin
 from adjoin.semistream.pairs import PairsByKey, TurnCounts, pairs_by_key
-from adjoin.semistream.residence import Residence
+from adjoin.semistream.residence import GUEST, Residence
+from adjoin.semistream.samepages import is_changed
 from adjoin.semistream.spec import JoinSpec
 
 _FIRST_TIME, _SECOND_TIME, _MOST_TIMES = 1, 2, 64
@@ -36,8 +40,10 @@ class FrontCache:
         pages: Its pages.
         budget: Its budget; this class keeps the account "front".
         spec: The join.
-        most_bytes: What it may take at most.
-        memory: Where the rows lie; private memory by default.
+        least_bytes: What the join needs in any case.
+        share: The part of all other memory that the cache may take at most.
+        memory: Where the rows lie. If it outlives its users, rows that the last one left and that this
+            version of the master has are there from the start.
 
     Attributes:
         rows: The rows; None while there is no memory for any.
@@ -49,21 +55,27 @@ class FrontCache:
         pages: Residence,
         budget: MemoryBudget,
         spec: JoinSpec,
-        most_bytes: int,
-        memory: PageMemory | None,
+        least_bytes: int,
+        share: float,
+        memory: PageMemory,
     ) -> None:
         self._join = join
         self._pages = pages
         self._budget = budget
         self._spec = spec
-        self._most_bytes = most_bytes
+        self._share = share
+        self._most_bytes = int((budget.total_bytes - least_bytes) * share)
         self._memory = memory
         self.rows: TupleCache | None = None
-        self._is_asking = False
+        self._is_held = False
+        self._is_closed = False
         self._enough = _FIRST_TIME
         self._passed_rows = 0
         self._this_turn = TurnCounts()
-        self._open()
+        left = memory.recall(self._key)
+        if left is None or not self._resume(left):
+            self._forget()
+            self._open()
         pages.guest = self
 
     def __len__(self) -> int:
@@ -76,10 +88,20 @@ class FrontCache:
             return
         schema = _schema_of(master, self._spec)
         row_bytes = max(16, master.pages * master.page_bytes // master.rows)
-        sizes = CacheSizes.of(schema, self._most_bytes, row_bytes)
+        sizes = CacheSizes.of(schema, self._most_bytes, row_bytes, self._memory.fixed_bytes)
         if sizes is not None and self._ask(sizes.fixed_bytes):
             self.rows = TupleCache(schema, sizes, self._ask, self._memory)
             self._join.observe(self._observe)
+
+    def _forget(self) -> None:
+        """Give all memory to the join behind."""
+        if self.rows is not None:
+            self.rows.close()
+            self.rows = None
+        self._memory.empty()
+        self._join.observe(None)
+        self._budget.set(GUEST, 0)
+        self._join.cede(0)
 
     def refresh(self, before: PageIndex) -> None:
         """The join behind goes on with another version; this was the index of the one before."""
@@ -89,9 +111,15 @@ class FrontCache:
             keys = self.rows.keys()
             self.rows.drop(keys[is_changed(keys, before, self._pages.master.index)])
 
-    def close(self) -> None:
-        """Let go of the memory."""
+    def close(self, *, is_sound: bool) -> None:
+        """Let go of the memory; where that outlives, leave the rows if all is as it should be."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self.rows is not None:
+            if is_sound and self._memory.outlives:
+                with suppress(ArenaError):  # no room for what was on the way: nothing is left
+                    self._leave(self.rows)
             self.rows.close()
 
     def check_invariants(self) -> None:
@@ -100,38 +128,77 @@ class FrontCache:
         if self.rows is not None:
             self.rows.check_invariants()
             held_bytes = self.rows.bytes
-        assert self._budget.account("front") == held_bytes
+        assert self._budget.account(GUEST) == held_bytes
+
+    # Rows that stay when the operator goes.
+
+    @property
+    def _key(self) -> str:
+        """The same for caches that can use each other's rows."""
+        # A semi join looks no further than the first row of a key, so the others may be missing.
+        facts = (self._budget.total_bytes, self._share, self._spec.how, self._spec.predicate.is_equality)
+        schema = _schema_of(self._pages.master, self._spec)
+        return blake2b(repr(facts).encode() + schema.serialize(), digest_size=16).hexdigest()
+
+    def _leave(self, rows: TupleCache) -> None:
+        master = self._pages.master
+        left = {
+            "version": master.version,
+            "index": master.index_name,
+            "enough": self._enough,
+            "rows": rows.leave(),
+        }
+        self._memory.leave(left)
+
+    def _resume(self, left: dict[str, Any]) -> bool:
+        """Go on with rows that the last user left; False if it is not known which of them have changed."""
+        master = self._pages.master
+        rows = TupleCache.resume(_schema_of(master, self._spec), left["rows"], self._ask, self._memory)
+        self.rows = rows
+        self._enough = left["enough"]
+        if left["index"] != master.index_name:
+            try:
+                with master.at(left["version"]) as before:
+                    if before.index_name != left["index"]:
+                        return False
+                    self.refresh(before.index)
+            except AdjoinError:
+                return False
+        self._join.observe(self._observe)
+        self._join.cede(rows.bytes)
+        return True
 
     # Memory.
 
     def _ask(self, more_bytes: int) -> bool:
         """Take so many bytes of the budget for the cache, at the cost of pages."""
-        self._is_asking = True
-        self._join.cede(self._budget.account("front") + more_bytes)
-        try:
+        self._join.cede(self._budget.account(GUEST) + more_bytes)
+        with self.held():
             if not self._pages.make_room(more_bytes):
                 return False
-        finally:
-            self._is_asking = False
-        self._budget.add("front", more_bytes)
+        self._budget.add(GUEST, more_bytes)
         return True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Meanwhile nothing is given to the join behind: somebody works on the rows as they are."""
+        before, self._is_held = self._is_held, True
+        try:
+            yield
+        finally:
+            self._is_held = before
 
     def give_way(self, lacking_bytes: int) -> None:
         """Let the join behind have so many bytes."""
-        if self.rows is None or self._is_asking:
+        if self.rows is None or self._is_held:
             return
-        freed_bytes = self._give_back(self.rows, lacking_bytes)
-        if freed_bytes < lacking_bytes:
-            self.rows.close()
-            self.rows = None
-            self._join.observe(None)
-            self._budget.set("front", 0)
-            self._join.cede(0)
+        if self._give_back(self.rows, lacking_bytes) < lacking_bytes:
+            self._forget()
 
     def _give_back(self, rows: TupleCache, wanted_bytes: int) -> int:
         freed_bytes = rows.give_back(wanted_bytes)
-        self._budget.add("front", -freed_bytes)
-        self._join.cede(self._budget.account("front"))
+        self._budget.add(GUEST, -freed_bytes)
+        self._join.cede(self._budget.account(GUEST))
         return freed_bytes
 
     # Rows come and go.

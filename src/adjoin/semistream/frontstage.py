@@ -47,8 +47,8 @@ class FrontStaged(SemiStreamJoin):
         how: "inner", "left", "semi" or "anti".
         memory: Budget of cache and join together.
         front: Share of the memory beyond the least that the cache may have at most.
-        front_pages: Where the cache lies; memory of this operator by default.
-        **options: Options of the join behind.
+        **options: Options of the join behind. With `pages`, the cache lies in a part of the same memory, and
+            stays as its pages do.
 
     Cost:
         Time O(1) for a row that is cached, else that of the join behind. Memory never more than `memory`.
@@ -75,7 +75,6 @@ class FrontStaged(SemiStreamJoin):
         between: tuple[str, str] | None = None,
         suffix: str = "_master",
         front: float = 0.8,
-        front_pages: PageMemory | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -83,6 +82,8 @@ class FrontStaged(SemiStreamJoin):
         if not isinstance(front, int | float) or not 0 <= front < 1:
             raise OptionError(f"front={front!r}: give a share from 0 to less than 1")
         self._spec = make_spec(master, on, how, columns, within, between, suffix)
+        pages: PageMemory = options.get("pages") or PageMemory()
+        part = pages.part("front")
         make: Callable[..., PagedJoin] = self.behind
         self._join = make(
             master,
@@ -93,17 +94,20 @@ class FrontStaged(SemiStreamJoin):
             within=within,
             between=between,
             suffix=suffix,
-            **options,
+            **{**options, "pages": pages},
         )
         self._pages = self._join._pages
         self._budget = self._join._budget
-        spare_bytes = self._budget.total_bytes - self.behind.least_memory(
-            master,
-            pages=type(options.get("pages") or PageMemory()),
-            shared_index=options.get("shared_index", False),
+        least_bytes = self.behind.least_memory(
+            master, pages=type(pages), shared_index=options.get("shared_index", False)
         )
-        most_bytes = int(spare_bytes * front)
-        self._cache = FrontCache(self._join, self._pages, self._budget, self._spec, most_bytes, front_pages)
+        try:
+            self._cache = FrontCache(
+                self._join, self._pages, self._budget, self._spec, least_bytes, front, part
+            )
+        except BaseException:
+            self._join.close()
+            raise
         self._rows_in = 0
         self._hits = 0
 
@@ -132,10 +136,10 @@ class FrontStaged(SemiStreamJoin):
         }
 
     def close(self) -> None:
-        """Give files, threads and memory back."""
+        """Give files, threads and memory back; see `PagedJoin.close` for what is left in a `PageFile`."""
         self._ended = True
+        self._cache.close(is_sound=not self._failed and not self._busy)
         self._join.close()
-        self._cache.close()
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
@@ -218,7 +222,8 @@ class FrontStaged(SemiStreamJoin):
         rows.matched[stream_row] = True
         self._hits += int(np.count_nonzero(rows.matched))
         if self._spec.gives_master_columns:
-            yield from self._output.matched(rows, stream_row, places)
+            with self._cache.held():
+                yield from self._output.matched(rows, stream_row, places)
         elif self._spec.how == "semi":
             yield from self._output.alone(rows, np.flatnonzero(rows.matched))
         return batch.filter(pa.array(~rows.matched))

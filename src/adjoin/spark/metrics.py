@@ -68,6 +68,7 @@ class EnrichProgress:
         rows_in: Stream rows.
         rows_out: Rows put out.
         cache_hits: Stream rows answered without a read.
+        front_hits: Those of them that the cache of rows before the join answered, if there is one.
         rows_unmatched: Stream rows without a match.
         pages_read: Pages read.
         seeks: Reads.
@@ -87,6 +88,7 @@ class EnrichProgress:
     rows_in: int
     rows_out: int
     cache_hits: int
+    front_hits: int
     rows_unmatched: int
     pages_read: int
     seeks: int
@@ -117,6 +119,7 @@ class EnrichProgress:
             batch_id=progress.batchId,
             master_version=max(task["master_version"] for task in tasks),
             algorithm=ALGORITHM_NAMES[tasks[0]["algorithm"]],
+            front_hits=sum(task.get("front_hits", 0) for task in tasks),
             seconds_waiting_max=max(task["microseconds_waiting_max"] for task in tasks) / 1e6,
             tasks=tuple(sorted(map(_task, tasks), key=lambda task: task.partition)),
             **{number: sum(task[number] for task in tasks) for number in _SUMS},
