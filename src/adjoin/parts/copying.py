@@ -3,6 +3,7 @@
 Arrow's default allocator keeps what is freed for later; a budget that is real cannot afford that.
 """
 
+import ctypes
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,22 @@ import pyarrow.compute as pc
 from adjoin.kernels.types import Array
 
 _POOL = pa.system_memory_pool()
+_LIBC = ctypes.CDLL(None)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_LARGE_BYTES = 1 << 20
+
+
+def _keep_heap_small() -> None:
+    """Let the C library map large buffers one by one, so that they are the system's again once freed.
+
+    Left alone, glibc takes ever larger ones from its heap, where they leave holes that nobody can use.
+    """
+    if hasattr(_LIBC, "mallopt"):
+        _LIBC.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+        _LIBC.mallopt(_TRIM_THRESHOLD, _LARGE_BYTES)
+
+
+_keep_heap_small()
 
 
 def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
@@ -64,12 +81,20 @@ def _plain(type_: pa.DataType) -> pa.DataType | None:
 
 
 def can_be_taken(type_: pa.DataType) -> bool:
-    """Whether Arrow can pick values of this type."""
+    """Whether Arrow can pick values of this type, and join those of batches with their own dictionaries."""
+    if any(_has_narrow_dictionary(type_.field(at).type) for at in range(type_.num_fields)):
+        return False
     try:
         pc.take(pa.nulls(1, _plain(type_) or type_), _index(np.zeros(1, np.int64)))
     except pa.ArrowNotImplementedError:
         return False
     return True
+
+
+def _has_narrow_dictionary(type_: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type_):
+        return bool(type_.index_type.bit_width < 32)
+    return any(_has_narrow_dictionary(type_.field(at).type) for at in range(type_.num_fields))
 
 
 def _index(rows: Array) -> pa.Array:

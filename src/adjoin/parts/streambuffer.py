@@ -9,6 +9,8 @@ from adjoin.kernels.grouping import count_groups, group_pairs
 from adjoin.kernels.types import Array
 from adjoin.parts.copying import compact, join_arrays, join_batches, take_rows
 
+MOST_STREAM_BYTES = 1 << 30
+"""Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
 _MOST_PARTS = 64
 """So many parts become one: a part has a price beside its bytes, which many small ones must not add up to."""
 
@@ -40,9 +42,13 @@ class Rows:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that these rows take while they wait, and once more their widest column to join the parts."""
+        """Bytes that these rows take while they wait, and once more their widest column to join the parts.
+
+        A column without nulls counts the bitmap that it gets beside rows that have some.
+        """
         widest = max((column.nbytes for column in self.batch.columns), default=0)
-        return int(self.batch.nbytes) + max(widest, 8 * len(self)) + self.state_bytes * len(self)
+        bitmaps = sum(column.null_count == 0 for column in self.batch.columns) * (len(self) // 8 + 1)
+        return int(self.batch.nbytes) + bitmaps + max(widest, 8 * len(self)) + self.state_bytes * len(self)
 
     @property
     def state_bytes(self) -> int:

@@ -131,6 +131,10 @@ class TupleCache:
         """Whether the rows of each key are there, or on the way."""
         return self._table.find(keys) != EMPTY
 
+    def rows_of(self, entries: Array) -> Array:
+        """How many rows each of these entries has."""
+        return self._table.rows[entries]
+
     def places(self, entries: Array) -> tuple[Array, Places]:
         """All rows of these entries: to which entry of the list each belongs, and where it is."""
         self._table.warm(entries)
@@ -184,7 +188,9 @@ class TupleCache:
             self._open_bytes = kept.bytes + int(ends[end - 1] if end else 0)
             if end < len(waiting):
                 self._open = EMPTY
-                self._wait(waiting.part(end, len(waiting)))
+                if end == 0:  # it fits beside nothing that is wanted: better without it than without end
+                    self._table.remove(waiting.keys[:1])
+                self._wait(waiting.part(max(end, 1), len(waiting)))
 
     def _open_slot(self) -> tuple[int, Groups] | None:
         """The slot that was filled last, and all its rows; None if it is full."""

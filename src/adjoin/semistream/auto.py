@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,16 @@ _SCAN_BYTES = 58
 _LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
 _PHASE_BYTES, _PHASE_PAIR_BYTES = 25, 96
 """Of a row that waits for pages, beside its values: for itself, and for every page."""
-_ADDED = ("rows_in", "cache_hits", "rows_unmatched", "pages_read", "seeks", "bytes_read", "front_hits")
+_ADDED = (
+    "rows_in",
+    "cache_hits",
+    "rows_unmatched",
+    "pages_read",
+    "seeks",
+    "bytes_read",
+    "front_hits",
+    "iterations",
+)
 _GREATEST = ("peak_bytes", "seconds_waiting_max")
 
 
@@ -119,7 +129,7 @@ class AutoJoin(SemiStreamJoin):
         self._options["clock"] = options.get("clock") or SystemClock()
         names = ("columns", "within", "between", "suffix")
         self._spec = make_spec(master, on, how, **{name: options[name] for name in names if name in options})
-        self._before = dict.fromkeys((*_ADDED, *_GREATEST), 0.0)
+        self._before: dict[str, Any] = dict.fromkeys((*_ADDED, *_GREATEST), 0)
         self._choices = 0
         self._row_bytes = 40.0
         self._watch(master)
@@ -151,7 +161,7 @@ class AutoJoin(SemiStreamJoin):
         now = self._join.metrics()
         return {
             **now,
-            **{name: self._before[name] + now[name] for name in _ADDED},
+            **{name: self._before[name] + now.get(name, 0) for name in _ADDED},
             **{name: max(self._before[name], now[name]) for name in _GREATEST},
             "rows_out": self._rows_out,
             "memory_bytes": self._total_bytes,
@@ -196,11 +206,10 @@ class AutoJoin(SemiStreamJoin):
         yield from self._join.idle(seconds)
 
     def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+        self._join._budget.set("watch", 0)
         yield from self._join.refresh(master)
         self._watch(master)
-        self._join._budget.set("watch", 0)
-        self._join._pages.make_room(self._counts.nbytes)
-        self._join._budget.set("watch", self._counts.nbytes)
+        self._take_room_to_watch(self._join)
 
     def _finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._join.finish()
@@ -213,7 +222,7 @@ class AutoJoin(SemiStreamJoin):
         self._master = master
         self._counts: Array = np.zeros(master.pages, np.float32)
         self._seen_rows = 0
-        self._rows_to_choose = 1
+        self._rows_to_choose: float = 1
         self._pages_per_row = 1.0
 
     def _look(self, batch: pa.RecordBatch) -> None:
@@ -240,9 +249,15 @@ class AutoJoin(SemiStreamJoin):
     def _make(self, master: Master) -> FrontStaged:
         self._choices += 1
         join = _CANDIDATES[self._choice.algorithm](master, memory=self._total_bytes, **self._options)
-        join._pages.make_room(self._counts.nbytes)
-        join._budget.add("watch", self._counts.nbytes)
+        self._take_room_to_watch(join)
         return join
+
+    def _take_room_to_watch(self, join: FrontStaged) -> None:
+        """Account for the counts; where rows leave no room for them, do without."""
+        if join._pages.make_room(self._counts.nbytes):
+            join._budget.set("watch", self._counts.nbytes)
+        else:
+            self._counts = self._counts[:0].copy()
 
     def _choose(self) -> Choice:
         if self._is_paced or self._master.pages == 0:
@@ -286,6 +301,9 @@ class AutoJoin(SemiStreamJoin):
     def _choose_again(self) -> Generator[pa.RecordBatch, None, None]:
         """Choose by what was seen; the join at work answers its rows before another takes over."""
         pages = self._master.pages
+        if self._is_paced or len(self._counts) == 0:
+            self._rows_to_choose = inf
+            return
         rows_between = min(max(self._seen_rows, _ROWS_PER_PAGE * pages), _MOST_ROWS_PER_PAGE * pages)
         self._rows_to_choose = self._seen_rows + rows_between
         choice = self._choose()
@@ -295,7 +313,7 @@ class AutoJoin(SemiStreamJoin):
         yield from self._join.finish()
         past = self._join.metrics()
         for name in _ADDED:
-            self._before[name] += past[name]
+            self._before[name] += past.get(name, 0)
         for name in _GREATEST:
             self._before[name] = max(self._before[name], past[name])
         self._join.close()

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from adjoin.errors import BudgetError
 from adjoin.kernels.types import Array
+from adjoin.master.master import Master
 from adjoin.parts.copying import compact, plain_columns
 from adjoin.parts.streambuffer import Arrivals, InputBuffer
 from adjoin.semistream.answering import Counts
@@ -46,6 +47,7 @@ class BufferedJoin(PagedJoin):
 
     _stage: Stage
     _input: InputBuffer
+    _is_finishing = False
 
     def metrics(self) -> dict[str, Any]:
         """Counters since the start.
@@ -80,11 +82,12 @@ class BufferedJoin(PagedJoin):
         """Put rows into the input buffer, evicting pages for them; False if there is no room.
 
         Unlike `push`, this can be called while results are being consumed. Rows have at most half of the
-        memory while they are in the input buffer; the other half is for those that wait.
+        memory while they are in the input buffer; the other half is for those that wait. Nothing is taken
+        once `finish` has been called.
         """
         self._check_open()
         self._check_batch(batch)
-        return self._put(plain_columns(batch))
+        return not self._is_finishing and self._put(plain_columns(batch))
 
     # The contract.
 
@@ -106,7 +109,13 @@ class BufferedJoin(PagedJoin):
         while self._stage.rows_waiting:
             yield from self._stage.relieve()
 
+    def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+        while self._input.rows and not self._pages.has_room_for(master):
+            yield from self._look_up()
+        yield from super()._refresh(master)
+
     def _finish(self) -> Iterator[pa.RecordBatch]:
+        self._is_finishing = True
         yield from self._drain()
         self._ended = True
 

@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from adjoin.errors import OptionError
 from adjoin.kernels.tuples import EMPTY
+from adjoin.kernels.types import Array
 from adjoin.master.master import Master
 from adjoin.parts.clock import Pause
 from adjoin.parts.columns import Places
-from adjoin.parts.copying import plain_columns
+from adjoin.parts.copying import as_declared, plain_columns, take_rows
 from adjoin.parts.pagememory import PageMemory
+from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
 from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.cachedkeys import CachedKeys
@@ -213,20 +215,33 @@ class FrontStaged(SemiStreamJoin):
         hit = np.flatnonzero(entries != EMPTY).astype(np.int32)
         if len(hit) == 0:
             return batch
-        owner, places = cached.places(entries[hit])
+        rows = Rows(plain, 0.0, None, low, high, np.zeros(len(low), bool), sizes_of(plain))
+        with self._cache.held():
+            for begin, end in portions(cached.rows_of(entries[hit]), self._pages.split.step_rows):
+                yield from self._put_out(cached, rows, hit[begin:end], entries[hit[begin:end]])
+        self._hits += int(np.count_nonzero(rows.matched))
+        if self._spec.how == "semi":
+            yield from self._output.alone(rows, np.flatnonzero(rows.matched))
+        return _declared(take_rows(plain, np.flatnonzero(~rows.matched)), batch.schema)
+
+    def _put_out(
+        self, cached: TupleCache, rows: Rows, hit: Array, entries: Array
+    ) -> Iterator[pa.RecordBatch]:
+        """Join rows with what is cached of their keys; notes which have a match."""
+        owner, places = cached.places(entries)
         stream_row = hit[owner]
         if not self._keys.are_exact:
-            same = self._keys.same(plain, stream_row, places)
+            same = self._keys.same(rows.batch, stream_row, places)
             stream_row, places = stream_row[same], Places(places.slots[same], places.rows[same])
-        rows = Rows(plain, 0.0, None, low, high, np.zeros(len(low), bool), sizes_of(plain))
         rows.matched[stream_row] = True
-        self._hits += int(np.count_nonzero(rows.matched))
         if self._spec.gives_master_columns:
-            with self._cache.held():
-                yield from self._output.matched(rows, stream_row, places)
-        elif self._spec.how == "semi":
-            yield from self._output.alone(rows, np.flatnonzero(rows.matched))
-        return batch.filter(pa.array(~rows.matched))
+            yield from self._output.matched(rows, stream_row, places)
+
+
+def _declared(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in the stream's own types again."""
+    columns = [as_declared(column, field.type) for column, field in zip(plain.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @lru_cache

@@ -71,9 +71,7 @@ class Loads(Lookup):
         return True
 
     def _account(self) -> None:
-        self._budget.set("inverted", 0)
-        self._budget.set("stream", self.queue.held_bytes)
-        self._budget.set("inverted", len(self._needs) * PageNeeds.pair_bytes)
+        self._room.account(self.queue.held_bytes, len(self._needs) * PageNeeds.pair_bytes)
 
     def relieve(self) -> Iterator[pa.RecordBatch]:
         """One iteration: load what rows want around the page that the oldest of them wants."""

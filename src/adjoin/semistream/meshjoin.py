@@ -143,9 +143,7 @@ class Scan(Answering):
         self._account()
 
     def _account(self) -> None:
-        self._budget.set("inverted", 0)
-        self._budget.set("stream", self.queue.held_bytes)
-        self._budget.set("inverted", len(self._keys) * KeyedRows.row_bytes)
+        self._room.account(self.queue.held_bytes, len(self._keys) * KeyedRows.row_bytes)
 
     def relieve(self) -> Iterator[pa.RecordBatch]:
         """One iteration: read the next portion, join it, and let the rows go that have seen all portions."""

@@ -63,6 +63,7 @@ class PagedJoin(SemiStreamJoin):
             pages,
             shared_index=shared_index,
             landing=landing,
+            kind=type(self).__name__,
         )
 
     @classmethod

@@ -14,7 +14,7 @@ from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
 from adjoin.parts.pagememory import PageMemory
-from adjoin.parts.streambuffer import InputBuffer
+from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
 from adjoin.semistream.answering import Counts
 from adjoin.semistream.buffered import BufferedJoin, Stage
 from adjoin.semistream.models.iteration import best_buffer_bytes
@@ -88,12 +88,20 @@ class QueueRoom:
         """The most that rows may have."""
         split = self._pages.split
         others_bytes = self._pages.pinned_slots * split.slot_cost + self.ceded_bytes
-        return int((1 - _INPUT_SHARE) * split.stream_bytes) - others_bytes
+        return min(int((1 - _INPUT_SHARE) * split.stream_bytes) - others_bytes, MOST_STREAM_BYTES)
 
     def has(self, more_bytes: int) -> bool:
         """Whether rows may have so many bytes more."""
         held = self._budget.account("stream") + self._budget.account("inverted")
         return held + more_bytes <= self.bytes and self._pages.make_room(more_bytes, ask_guest=False)
+
+    def account(self, stream_bytes: int, inverted_bytes: int) -> None:
+        """From now on rows and what is noted of them take so much; columns may have grown when joined."""
+        held = self._budget.account("stream") + self._budget.account("inverted")
+        self._pages.make_room(stream_bytes + inverted_bytes - held)
+        self._budget.set("inverted", 0)
+        self._budget.set("stream", stream_bytes)
+        self._budget.set("inverted", inverted_bytes)
 
 
 class QueuedJoin(BufferedJoin):

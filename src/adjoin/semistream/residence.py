@@ -26,6 +26,10 @@ GUEST = "front"
 """The guest's account."""
 
 
+_ALIKE = 1.5
+"""Sizes that differ by less are the same."""
+
+
 class Guest(Protocol):
     """Whoever holds a part of the budget that can be spared."""
 
@@ -54,6 +58,7 @@ class Residence:
         shared_index: Use the master's own index, which is not this operator's to account for, in place
             of a copy.
         landing: Chooses how many pages are read at a time.
+        kind: Of the operator; only those of the same kind use each other's pages.
 
     Attributes:
         pinned_slots: So many slots for pages are not given away for anything else.
@@ -70,6 +75,7 @@ class Residence:
         *,
         shared_index: bool = False,
         landing: LandingRule = two_waves,
+        kind: str = "",
     ) -> None:
         self._budget = budget
         self._device = device
@@ -77,6 +83,7 @@ class Residence:
         self._memory = memory or PageMemory()
         self._shared_index = shared_index
         self._landing = landing
+        self._kind = kind
         self._names = tuple(names)
         self.pinned_slots = 0
         self._columns_by_name: dict[str, Column] = {}
@@ -152,10 +159,18 @@ class Residence:
         finally:
             self._is_frozen = False
 
+    def has_room_for(self, master: Master) -> bool:
+        """Whether another version would leave rows that have arrived room to wait."""
+        spare_slots = max(self.arena.capacity - self.pinned_slots, 0)
+        spare_bytes = self._budget.free_bytes + spare_slots * self.split.slot_cost
+        return spare_bytes >= self._growth_for(master) + self.split.stream_bytes // 2
+
+    def _growth_for(self, master: Master) -> int:
+        return self._index_bytes_bound(master) - self._budget.account("index")
+
     def replace(self, master: Master) -> None:
         """Go on with another version: pages that both have stay in memory."""
-        growth = self._index_bytes_bound(master) - self._budget.account("index")
-        has_room = self.make_room(growth)
+        has_room = self.make_room(self._growth_for(master))
         cached = self.cache.snapshot()
         first, checksum = self.index.first[cached.pages], self.index.checksum[cached.pages]
         counts = self.reader.counts
@@ -163,7 +178,7 @@ class Residence:
         self.master.close()
         self._drop_index()
         self._load(master)
-        if has_room and self._pages_fit():
+        if has_room and self._pages_fit() and self._split_suits():
             self._carry_over(cached, first, checksum)
         else:
             self._settle()
@@ -221,9 +236,7 @@ class Residence:
             self.guest.give_way(self._budget.total_bytes)
         if self._budget.account(GUEST):
             self._budget.set(GUEST, 0)
-        demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
-        demand = replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
-        self.split = split_memory(self._budget.total_bytes, demand, self._landing)
+        self.split = self._best_split()
         self._budget.set("index", 0)
         self._budget.set("pages", 0)
         self._budget.set("work", self.split.work_bytes)
@@ -232,6 +245,17 @@ class Residence:
         self._make_arena()
         self.cache = PageCache(self.arena, self.columns, len(self.index), self._decay)
         self._account_pages()
+
+    def _best_split(self) -> MemorySplit:
+        demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
+        demand = replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
+        return split_memory(self._budget.total_bytes, demand, self._landing)
+
+    def _split_suits(self) -> bool:
+        """Whether the split that was made for another version is nearly the one for this."""
+        best = self._best_split()
+        is_wide = best.wave_pages <= _ALIKE * self.split.wave_pages
+        return is_wide and self.split.stream_bytes <= _ALIKE * best.stream_bytes
 
     def _make_arena(self) -> None:
         split = self.split
@@ -281,6 +305,7 @@ class Residence:
             self._shared_index,
             sorted({*self._names, master.key_column}),
             master.page_bytes,
+            self._kind,
             _name_of(self._landing),
         )
         return blake2b(repr(facts).encode() + master.stored_schema.serialize(), digest_size=16).hexdigest()

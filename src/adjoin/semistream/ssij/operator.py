@@ -13,7 +13,7 @@ from adjoin.master.master import Master
 from adjoin.parts.arrivals import arrivals
 from adjoin.parts.clock import Clock, Pause, SystemClock
 from adjoin.parts.pagememory import PageMemory
-from adjoin.parts.streambuffer import InputBuffer
+from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
 from adjoin.semistream.buffered import BufferedJoin
 from adjoin.semistream.paged import check_master
 from adjoin.semistream.predicate import Distance
@@ -25,8 +25,6 @@ _INPUT_ROWS = 16_384
 _STREAM_SHARE = 0.5
 """Part of the memory that rows and pages share which rows may fill before pages are read for them."""
 _DEADLINE_MARGIN = 1.25
-_MOST_STREAM_BYTES = 1 << 30
-"""Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
 
 
 class SSIJ(BufferedJoin):
@@ -202,8 +200,8 @@ class SSIJ(BufferedJoin):
     def _stream_buffer_is_full(self) -> bool:
         held = self._stage.waiting.stream_bytes + self._stage.waiting.inverted_bytes
         if self._options.stream_rows is not None:
-            return self._stage.waiting.rows >= self._options.stream_rows or held >= _MOST_STREAM_BYTES
-        return held >= min(_STREAM_SHARE * self._pages.split.stream_bytes, _MOST_STREAM_BYTES)
+            return self._stage.waiting.rows >= self._options.stream_rows or held >= MOST_STREAM_BYTES
+        return held >= min(_STREAM_SHARE * self._pages.split.stream_bytes, MOST_STREAM_BYTES)
 
     # Deadlines.
 
