@@ -176,9 +176,14 @@ class BufferedJoin(PagedJoin):
         yield from self._stage.online(self._input.take(split.step_rows, split.stream_bytes // 4))
         self._budget.set("input", self._input.bytes)
 
-    def _drain(self) -> Iterator[pa.RecordBatch]:
-        while self._input.rows:
+    def _look_all_up(self) -> Iterator[pa.RecordBatch]:
+        """Look up the rows that have come until now; those that are offered meanwhile have time."""
+        rows_in = self._stage.counts.rows_in
+        while self._input.rows and self._stage.counts.rows_in - self._input.rows < rows_in:
             yield from self._look_up()
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        yield from self._look_all_up()
         yield from self._join_all()
 
     @property

@@ -195,8 +195,7 @@ class QueuedJoin(BufferedJoin):
         return self._pages.make_room(more_bytes, ask_guest=not self._stage.rows_waiting)
 
     def _work(self) -> Iterator[pa.RecordBatch]:
-        while self._input.rows:
-            yield from self._look_up()
+        yield from self._look_all_up()
 
 
 def check_pages(name: str, pages: int | None) -> None:
