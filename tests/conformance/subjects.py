@@ -131,7 +131,7 @@ OPERATORS = [
     Subject("Reference", Reference, frozenset({"range"})),
     Subject("SSIJ", SSIJ, _SSIJ),
     Subject("SSIJOnPageFile", SSIJOnPageFile, _SSIJ, one_of=4),
-    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=4),
+    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=4, room_bytes=2 * ROOM_BYTES),
     Subject(
         "FrontStagedSSIJOnPageFile",
         FrontOnPageFile,
@@ -144,8 +144,8 @@ OPERATORS = [
     Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED, one_of=8),
     Subject("MeshJoin", MeshJoin, _SCANNING, one_of=4),
     Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=8),
-    Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8),
-    Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8),
+    Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8, room_bytes=2 * ROOM_BYTES),
+    Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8, room_bytes=2 * ROOM_BYTES),
 ]
 
 
