@@ -132,7 +132,7 @@ OPERATORS = [
     Subject("Reference", Reference, frozenset({"range"})),
     Subject("SSIJ", SSIJ, _SSIJ),
     Subject("SSIJOnPageFile", SSIJOnPageFile, _SSIJ, one_of=4),
-    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=4),
+    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=4, room_bytes=2 * ROOM_BYTES),
     Subject(
         "FrontStagedSSIJOnPageFile",
         FrontOnPageFile,
@@ -145,9 +145,9 @@ OPERATORS = [
     Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED, one_of=8),
     Subject("MeshJoin", MeshJoin, _SCANNING, one_of=4),
     Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=8),
-    Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8),
+    Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8, room_bytes=2 * ROOM_BYTES),
     Subject("AutoJoin", AutoJoin, frozenset({"range", "store"}), one_of=8),
-    Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8),
+    Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8, room_bytes=2 * ROOM_BYTES),
 ]
 
 

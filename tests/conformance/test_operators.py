@@ -8,7 +8,7 @@ from tests.conformance.subjects import OPERATORS, Subject
 
 def _pairs() -> list[object]:
     """All operators and checks; operators that share code with another leave most to `make test-slow`."""
-    pairs = []
+    pairs: list[object] = []
     for number, subject in enumerate(OPERATORS):
         for place, case in enumerate(cases_of(subject)):
             is_slow = (place + number) % subject.one_of != 0

@@ -11,6 +11,8 @@ EMPTY = -1
 MOST_SEEN = 255
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
+_OTHER = np.int64(0x5851F42D4C957F2D)
+"""The bits that tell the two counters of a key apart."""
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -99,11 +101,27 @@ def heat_entries(heat: Array, entries: Array, most: int) -> None:
 
 @njit(cache=True, nogil=True)
 def count_seen(keys: Array, times: Array, seen: Array) -> Array:
-    """How often each key was seen, these times included; keys that share a counter share its count."""
+    """How often each key was seen, these times included, or more.
+
+    A key has two counters, which it shares with others: the lower one is nearer to the truth, and the
+    other is not raised beyond what is known.
+    """
     length = len(seen)
     counted = np.empty(len(keys), np.int32)
     for i in range(len(keys)):
-        at = _home(keys[i], length)
-        counted[i] = min(MOST_SEEN, np.int64(seen[at]) + times[i])
-        seen[at] = counted[i]
+        one, other = _home(keys[i], length), _home(keys[i] ^ _OTHER, length)
+        count = min(MOST_SEEN, np.int64(min(seen[one], seen[other])) + times[i])
+        seen[one] = max(seen[one], count)
+        seen[other] = max(seen[other], count)
+        counted[i] = count
+    return counted
+
+
+@njit(cache=True, nogil=True)
+def times_seen(keys: Array, seen: Array) -> Array:
+    """How often each key was seen, or more."""
+    length = len(seen)
+    counted = np.empty(len(keys), np.int32)
+    for i in range(len(keys)):
+        counted[i] = min(seen[_home(keys[i], length)], seen[_home(keys[i] ^ _OTHER, length)])
     return counted

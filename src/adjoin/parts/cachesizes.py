@@ -13,6 +13,8 @@ _SLOTS = 64
 _MOST_SLOT_BYTES = 1 << 20
 _LEAST_SLOTS = 4
 _LEAST_ENTRIES = 64
+_SLOTS_ON_THE_WAY = 4
+"""Rows that wait, those of the slot that they are for, and both together, twice while they are packed."""
 _MOST_ENTRIES = 1 << 30
 
 
@@ -50,9 +52,10 @@ class CacheSizes:
         slot_bytes = min(_MOST_SLOT_BYTES, (most_bytes - table_bytes) // _SLOTS)
         slot_bytes = max(slot_bytes // BLOCK_BYTES, 1) * BLOCK_BYTES
         notes_bytes = PackedRows.notes_bytes(schema)
-        slots = (most_bytes - table_bytes - 2 * slot_bytes) // (slot_bytes + notes_bytes)
+        work_bytes = _SLOTS_ON_THE_WAY * slot_bytes
+        slots = (most_bytes - table_bytes - work_bytes) // (slot_bytes + notes_bytes)
         if slots < _LEAST_SLOTS or slot_bytes < 4 * message_overhead(schema):
             return None
         table_bytes = first_entries * KeyTable.bytes_per_entry
-        fixed_bytes = memory_bytes + table_bytes + 2 * slot_bytes + slots * notes_bytes
+        fixed_bytes = memory_bytes + table_bytes + work_bytes + slots * notes_bytes
         return cls(first_entries, most_entries, slot_bytes, slots, fixed_bytes, expected_row_bytes)

@@ -4,14 +4,22 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.kernels.tuples import EMPTY, count_seen, find_keys, heat_entries, insert_keys, remove_keys
+from adjoin.kernels.tuples import (
+    EMPTY,
+    count_seen,
+    find_keys,
+    heat_entries,
+    insert_keys,
+    remove_keys,
+    times_seen,
+)
 from adjoin.kernels.types import Array
 from adjoin.parts.pagememory import PageMemory
 
 ON_THE_WAY = -2
 """The slot of a key whose rows are known but lie nowhere yet."""
 
-_COUNTERS_PER_ENTRY = 2
+_COUNTERS_PER_ENTRY = 8
 _MOST_HEAT = 15
 _SEEN_PER_COUNTER = 4
 """Counters are halved when so many times their number was counted, so that the past fades."""
@@ -148,10 +156,19 @@ class KeyTable:
     def count(self, keys: Array, times: Array) -> Array:
         """How often each key was seen of late, these times included."""
         self._counted += int(times.sum())
-        if self._counted > _SEEN_PER_COUNTER * len(self._seen):
+        return count_seen(keys, times, self._seen)
+
+    def seen(self, keys: Array) -> Array:
+        """How often each key was seen of late."""
+        return times_seen(keys, self._seen)
+
+    def fade(self) -> bool:
+        """Let the past count half, once enough was counted since; says whether it does."""
+        is_due = self._counted > _SEEN_PER_COUNTER * len(self._seen)
+        if is_due:
             self._seen >>= 1
             self._counted //= 2
-        return count_seen(keys, times, self._seen)
+        return is_due
 
     def check_invariants(self) -> None:
         taken = self.taken()

@@ -1,7 +1,7 @@
 """Rows of the master that the stream wants most, packed side by side and found by key."""
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,19 +20,20 @@ from adjoin.parts.portions import portions
 
 _ALMOST = 0.95
 """A table so full of what it may take is full: rows go for new ones."""
+_MOST = 0.9
+"""New keys must have been wanted as often as all but so many of those that stayed."""
 _OFTEN = 0.25
-"""So much of what the slot filled last holds must wait before it is filled anew."""
-_MOST_KEPT = 0.75
-"""Share of a slot that rows may keep when it is their turn to go: the rest is for new ones."""
+"""So much of what the slot filled last holds must wait before a slot is filled anew."""
 
 
 class TupleCache:
     """Master rows by key, in bounded memory, the least wanted given up first.
 
     How it works: rows lie packed in slots, each an Arrow record batch, and a hash table knows the place of
-    every key. Slots are filled in turn. When a slot's turn comes again, the rows that were found since the
-    last time stay, half as warm; the others make room. So whatever is not wanted is gone after one round,
-    and what is wanted often survives several quiet ones.
+    every key. Counters that fade tell how often each key was wanted of late, cached or not. New rows fill
+    slot after slot; when there is no more memory, they compete with those of a slot, one slot after the
+    other: the keys that were wanted most stay. How often the last of these was wanted is what the next
+    new keys must reach.
 
     Args:
         schema: The columns of the rows, the encoded key (int64) first.
@@ -43,7 +44,7 @@ class TupleCache:
 
     Attributes:
         bytes: What it has been given; `sizes.fixed_bytes` from the start.
-        kept_share: What share of the keys stayed of late when it was their turn to go.
+        least_seen: How often a key must have been seen to be worth taking in.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class TupleCache:
         found = left or {}
         self.schema = schema
         self.bytes: int = found.get("bytes", sizes.fixed_bytes)
-        self.kept_share: float = found.get("kept_share", 0.0)
+        self.least_seen: int = found.get("least_seen", 1)
         self._ask = ask
         self._sizes = sizes
         self._packed = PackedRows(schema, sizes.slots, sizes.slot_bytes, memory, found.get("packed"))
@@ -65,7 +66,7 @@ class TupleCache:
         self._waiting: list[Groups] = []
         self._waiting_bytes = 0
         self._open: int = found.get("open", EMPTY)
-        self._open_bytes: int = found.get("open_bytes", 0)
+        self._filled_bytes: int = found.get("filled_bytes", 0)
 
     @classmethod
     def resume(
@@ -80,11 +81,11 @@ class TupleCache:
         return {
             "sizes": asdict(self._sizes),
             "bytes": self.bytes,
-            "kept_share": self.kept_share,
+            "least_seen": self.least_seen,
             "packed": self._packed.leave(),
             "table": self._table.leave(),
             "open": self._open,
-            "open_bytes": self._open_bytes,
+            "filled_bytes": self._filled_bytes,
         }
 
     @property
@@ -113,11 +114,6 @@ class TupleCache:
         return len(self._table)
 
     @property
-    def is_full(self) -> bool:
-        """Whether new rows can only be had for old ones."""
-        return self._is_tight or not (self._packed.free_slots or self._packed.growth_bytes)
-
-    @property
     def _is_tight(self) -> bool:
         return len(self._table) > _ALMOST * self._table.most
 
@@ -138,10 +134,13 @@ class TupleCache:
     def places(self, entries: Array) -> tuple[Array, Places]:
         """All rows of these entries: to which entry of the list each belongs, and where it is."""
         self._table.warm(entries)
+        self.count(self._table.key[entries], np.ones(len(entries), np.int64))
         return self._places(entries)
 
     def count(self, keys: Array, times: Array) -> Array:
         """How often each key was seen of late, these times included."""
+        if self._table.fade():
+            self.least_seen = max(1, self.least_seen // 2)
         return self._table.count(keys, times)
 
     def put(self, groups: Groups) -> None:
@@ -163,7 +162,7 @@ class TupleCache:
                 self._flush()
             table.insert(part.keys)
             self._wait(part)
-        if self._waiting_bytes > _OFTEN * self._open_bytes:
+        if self._waiting_bytes > _OFTEN * self._filled_bytes:
             self._flush()
 
     def _wait(self, groups: Groups) -> None:
@@ -171,33 +170,46 @@ class TupleCache:
         self._waiting_bytes += groups.bytes
 
     def _flush(self) -> None:
-        """Put the rows that wait into slots: the open one, then others, beside those that stay there."""
+        """Put the rows that wait into slots: the open one, new ones, or those whose turn it is."""
         while self._waiting_bytes:
             waiting = Groups.joined(self._waiting)
             self._waiting, self._waiting_bytes = [], 0
-            found = self._open_slot() or self._next_slot()
-            if found is None:
+            if self._open == EMPTY and self._can_add():
+                self._open = self._packed.add()
+                self._fill(self._open, Groups.none(self.schema))
+            if self._open != EMPTY:
+                self._fill_up(waiting)
+            elif self._packed.turns:
+                self._compete(self._packed.take_turn(), waiting)
+            else:
                 self._table.remove(waiting.keys)
-                return
-            slot, kept = found
-            ends = np.cumsum(waiting.sizes)
-            end = int(np.searchsorted(ends, self._packed.room_bytes - kept.bytes, "right"))
-            if end:
-                self._fill(slot, Groups.joined([kept, waiting.part(0, end)]))
-            self._open = slot
-            self._open_bytes = kept.bytes + int(ends[end - 1] if end else 0)
-            if end < len(waiting):
-                self._open = EMPTY
-                if end == 0:  # it fits beside nothing that is wanted: better without it than without end
-                    self._table.remove(waiting.keys[:1])
-                self._wait(waiting.part(max(end, 1), len(waiting)))
 
-    def _open_slot(self) -> tuple[int, Groups] | None:
-        """The slot that was filled last, and all its rows; None if it is full."""
-        if self._open == EMPTY:
-            return None
-        entries = self._entries_of(self._open)
-        return self._open, self._take(entries)
+    def _fill_up(self, waiting: Groups) -> None:
+        """Put rows beside those in the open slot; what finds no room goes on waiting."""
+        held = self._take(self._entries_of(self._open))
+        end = int(np.searchsorted(np.cumsum(waiting.sizes), self._packed.room_bytes - held.bytes, "right"))
+        if end:
+            self._fill(self._open, Groups.joined([held, waiting.part(0, end)]))
+        if end < len(waiting):
+            self._open = EMPTY
+            self._wait(waiting.part(end, len(waiting)))
+        self.least_seen = max(1, self.least_seen // 2)
+
+    def _compete(self, slot: int, waiting: Groups) -> None:
+        """Of the rows of a slot and those that wait, let those stay that were wanted most."""
+        held = self._take(self._entries_of(slot))
+        keys = np.concatenate([held.keys, waiting.keys])
+        seen = self._table.seen(keys)
+        is_new = np.arange(len(keys)) >= len(held)
+        order = np.lexsort((is_new, -seen))
+        ends = np.cumsum(np.concatenate([held.sizes, waiting.sizes])[order])
+        fitting = int(np.searchsorted(ends, self._packed.room_bytes, "right"))
+        self._table.remove(keys[order[fitting:]])
+        stays = np.sort(order[:fitting])
+        old, new = np.split(stays, [np.searchsorted(stays, len(held))])
+        self._fill(slot, Groups.joined([held.chosen(old), waiting.chosen(new - len(held))]))
+        if fitting:
+            self.least_seen = max(1, int(seen[order[int(_MOST * fitting)]]))
 
     def drop(self, keys: Array) -> None:
         """Forget these keys."""
@@ -247,7 +259,7 @@ class TupleCache:
     def _free(self, slot: int) -> None:
         self._packed.free(slot)
         if slot == self._open:
-            self._open, self._open_bytes = EMPTY, 0
+            self._open = EMPTY
 
     def keys(self) -> Array:
         """All keys, in no order."""
@@ -258,9 +270,7 @@ class TupleCache:
         packed = self._packed
         slots = packed.slots_of(wanted_bytes)
         while packed.free_slots < slots:
-            slot = packed.turns[0]
-            self._table.remove(self._table.key[self._entries_of(slot)])
-            self._free(slot)
+            self._empty(packed.turns[0])
         before_bytes = packed.bytes
         moved = packed.shrink(slots)
         for slot, place in moved.items():
@@ -270,11 +280,20 @@ class TupleCache:
         self.bytes -= freed_bytes
         return freed_bytes
 
+    def _empty(self, slot: int) -> None:
+        """Free a slot; its rows compete with those of the next one."""
+        held = self._take(self._entries_of(slot))
+        self._free(slot)
+        if self._packed.turns:
+            self._compete(self._packed.take_turn(), held)
+        else:
+            self._table.remove(held.keys)
+
     def clear(self) -> None:
         """Forget everything but how often keys were seen."""
         self._table.clear()
         self._packed.clear()
-        self._open, self._open_bytes = EMPTY, 0
+        self._open = EMPTY
         self._waiting, self._waiting_bytes = [], 0
 
     def close(self) -> None:
@@ -292,15 +311,10 @@ class TupleCache:
         assert (table.row[there] + table.rows[there] <= self.columns.rows[table.slot[there]]).all()
         assert self._open in {EMPTY, *self._packed.turns}
 
-    def _next_slot(self) -> tuple[int, Groups] | None:
-        """A slot to fill, and what stays of the rows that were in it; None if there is no slot."""
+    def _can_add(self) -> bool:
+        """Whether there is room for one more slot, and for its keys."""
         packed = self._packed
-        if not (self._is_tight and packed.turns) and (packed.free_slots or self._grow()):
-            return packed.add(), Groups.none(self.schema)
-        if not packed.turns:
-            return None
-        slot = packed.take_turn()
-        return slot, self._empty(slot)
+        return not (self._is_tight and packed.turns) and (packed.free_slots > 0 or self._grow())
 
     def _grow(self) -> bool:
         more_bytes = self._packed.growth_bytes
@@ -317,22 +331,6 @@ class TupleCache:
         entries = entries[self._table.slot[entries] == slot]
         return entries[np.argsort(self._table.row[entries])]
 
-    def _empty(self, slot: int) -> Groups:
-        """Let the rows of a slot go; returns those that stay because they were wanted, half as warm."""
-        entries = self._entries_of(slot)
-        groups = self._take(entries[self._table.heat[entries] > 0])
-        groups = replace(groups, heat=groups.heat >> 1)
-        limit = int(_MOST_KEPT * self._packed.room_bytes)
-        if groups.bytes > limit:
-            warmest = np.argsort(-groups.heat.astype(np.int32), kind="stable")
-            ends = np.cumsum(groups.sizes[warmest])
-            groups = groups.chosen(np.sort(warmest[: np.searchsorted(ends, limit)]))
-        if len(entries):
-            self.kept_share += (len(groups) / len(entries) - self.kept_share) / 8
-        keys = self._table.key[entries]
-        self._table.remove(keys[~np.isin(keys, groups.keys)])
-        return groups
-
     def _take(self, entries: Array) -> Groups:
         _, places = self._places(entries)
         batch = self._packed.rows_at(places)
@@ -346,6 +344,7 @@ class TupleCache:
 
     def _fill(self, slot: int, groups: Groups) -> None:
         self._packed.fill(slot, groups.batch)
+        self._filled_bytes = groups.bytes
         table = self._table
         entries = table.find(groups.keys)
         assert (entries != EMPTY).all()

@@ -25,11 +25,8 @@ from adjoin.semistream.residence import GUEST, Residence
 from adjoin.semistream.samepages import is_changed
 from adjoin.semistream.spec import JoinSpec
 
-_FIRST_TIME, _SECOND_TIME, _MOST_TIMES = 1, 2, 64
 _STEADY = 1.5
 """Heat is halved after every round: a key that answers n rows in each has between n and 2 n before that."""
-_FEW_KEPT, _MANY_KEPT = 0.3, 0.6
-"""Shares of the rows whose turn it is to go that stay because they were wanted."""
 
 
 class FrontCache:
@@ -69,7 +66,6 @@ class FrontCache:
         self.rows: TupleCache | None = None
         self._is_held = False
         self._is_closed = False
-        self._enough = _FIRST_TIME
         self._passed_rows = 0
         self._this_turn = TurnCounts()
         left = memory.recall(self._key)
@@ -145,7 +141,6 @@ class FrontCache:
         left = {
             "version": master.version,
             "index": master.index_name,
-            "enough": self._enough,
             "rows": rows.leave(),
         }
         self._memory.leave(left)
@@ -155,7 +150,6 @@ class FrontCache:
         master = self._pages.master
         rows = TupleCache.resume(_schema_of(master, self._spec), left["rows"], self._ask, self._memory)
         self.rows = rows
-        self._enough = left["enough"]
         if left["index"] != master.index_name:
             try:
                 with master.at(left["version"]) as before:
@@ -208,7 +202,7 @@ class FrontCache:
         assert self.rows is not None
         joined = pairs_by_key(keys, stream_row)
         seen = self.rows.count(joined.keys, joined.times)
-        chosen = (seen >= self._enough) & ~self.rows.knows(joined.keys)
+        chosen = (seen >= self.rows.least_seen) & ~self.rows.knows(joined.keys)
         if self._join.waiting_row_bytes:
             chosen &= self._this_turn.count(self._join.turn, joined) >= self._times_worth(self.rows)(
                 joined.rows
@@ -216,16 +210,6 @@ class FrontCache:
         chosen[chosen] = self._are_whole(joined.keys[chosen])
         if chosen.any():
             self.rows.put(self._groups(self.rows.schema, joined, chosen, places))
-            self._adapt(self.rows)
-
-    def _adapt(self, rows: TupleCache) -> None:
-        """Ask more of new rows when old ones that are wanted go for them, less when old ones are not."""
-        if not rows.is_full:
-            self._enough = _FIRST_TIME
-        elif rows.kept_share > _MANY_KEPT:
-            self._enough = min(self._enough + 1, _MOST_TIMES)
-        elif rows.kept_share < _FEW_KEPT:
-            self._enough = max(self._enough - 1, _SECOND_TIME)
 
     def _times_worth(self, rows: TupleCache) -> Callable[[Array], Array | float]:
         """How many stream rows at a time make so many master rows of a key worth their memory."""

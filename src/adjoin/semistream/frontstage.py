@@ -33,8 +33,8 @@ class FrontStaged(SemiStreamJoin):
     How it works: a stream row whose key is cached is answered at once. All others are pushed to the join
     behind. Whenever that joins rows, it says which, while the master's rows are still in memory: those of
     keys that were seen often enough are copied into the cache. How often is enough adapts: once at first,
-    so that the cache fills; more often when rows go that were still wanted, less often when what goes was
-    not wanted.
+    so that the cache fills; then as often as nearly all keys that are cached. Of old and new ones, those
+    stay that were seen most.
 
     Where stream rows wait in a queue that fills the memory, the rule is an inequality: the master's rows of a
     key are cached if they take less memory than the stream rows which would otherwise wait for them. What
@@ -56,9 +56,9 @@ class FrontStaged(SemiStreamJoin):
         Time O(1) for a row that is cached, else that of the join behind. Memory never more than `memory`.
 
     Departures:
-        - Rows are packed into Arrow batches and go batch by batch, oldest first, unless they were wanted
-          since; the paper overwrites the least frequent row each time.
-        - Counters fade, and are kept for keys that are not cached as well.
+        - Rows are packed into Arrow batches, and new ones compete with those of one batch at a time; the
+          paper overwrites the least frequent row of all each time.
+        - Counters fade, and are kept for keys that are not cached as well, several keys sharing one.
         - Keys with several master rows are cached whole, and an update drops the keys of changed pages.
         - Cache and join share one budget: the join takes memory back when rows need it.
     """

@@ -12,6 +12,7 @@ from adjoin.kernels.tuples import (
     heat_entries,
     insert_keys,
     remove_keys,
+    times_seen,
 )
 
 LENGTH = 23
@@ -71,4 +72,16 @@ def test_times_add_up():
     keys = np.array([5, -7], np.int64)
     assert count_seen(keys, np.array([1, 2]), seen).tolist() == [1, 2]
     assert count_seen(keys, np.array([3, 1_000]), seen).tolist() == [4, MOST_SEEN]
-    assert seen.sum() == 4 + MOST_SEEN
+    assert seen.sum() == 2 * (4 + MOST_SEEN)
+    assert times_seen(np.array([5, 6, -7]), seen).tolist() == [4, 0, MOST_SEEN]
+
+
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 3)), min_size=1, max_size=80))
+def test_no_key_is_taken_for_rarer_than_it_is(pairs):
+    seen = np.zeros(32, np.uint8)
+    truth: dict[int, int] = {}
+    for key, times in pairs:
+        truth[key] = truth.get(key, 0) + times
+        (counted,) = count_seen(np.array([key]), np.array([times]), seen)
+        assert counted >= truth[key]
+    assert (times_seen(np.array(list(truth)), seen) >= np.array(list(truth.values()))).all()

@@ -24,7 +24,7 @@ SCHEMA = pa.schema(
         pa.field("numbers", pa.list_(pa.int32())),
     ]
 )
-MEMORY_BYTES = 40 << 10
+MEMORY_BYTES = 56 << 10
 KEYS = st.integers(0, 400)
 
 
@@ -47,8 +47,8 @@ def groups_of(keys):
     return Groups(np.array(keys, np.int64), np.array(rows, np.int32), batch, np.zeros(len(keys), np.uint8))
 
 
-def make_cache(ask=lambda _: True, memory=None):
-    sizes = CacheSizes.of(SCHEMA, MEMORY_BYTES, 60)
+def make_cache(ask=lambda _: True, memory=None, most_bytes=MEMORY_BYTES):
+    sizes = CacheSizes.of(SCHEMA, most_bytes, 60)
     assert sizes is not None
     return TupleCache(SCHEMA, sizes, ask, memory)
 
@@ -154,12 +154,42 @@ def test_what_is_wanted_stays():
     hot = np.arange(20, dtype=np.int64)
     for first in range(0, 4_000, 100):
         keys = np.concatenate([hot, np.arange(first, first + 100) + 1_000])
+        cache.count(keys, np.ones(len(keys), np.int64))
         cache.put(groups_of(keys[~cache.knows(keys)].tolist()))
         entries = cache.find(hot)
         cache.places(entries[entries != EMPTY])
-    assert cache.is_full
     assert (cache.find(hot) != EMPTY).all()
     assert not cache.knows(np.arange(1_000, 1_100)).any()
+
+
+def test_when_memory_goes_back_what_is_wanted_stays():
+    cache = make_cache(most_bytes=1 << 20)
+    keys = np.arange(0, 4_000, dtype=np.int64)
+    cache.put(groups_of(keys.tolist()))
+    known = keys[cache.find(keys) != EMPTY]
+    hot = known[::7]
+    for _ in range(5):
+        cache.places(cache.find(hot))
+    assert cache.give_back(cache.bytes // 4) > 0
+    assert len(hot) < len(cache) < len(known)
+    assert (cache.find(hot) != EMPTY).all()
+
+
+def test_new_keys_must_be_wanted_as_often_as_those_that_stay():
+    cache = make_cache(most_bytes=1 << 20)
+    keys = np.arange(20_000, dtype=np.int64)
+    for first in range(0, 20_000, 50):
+        cache.count(keys[first : first + 50], np.full(50, 3))
+        cache.put(groups_of(keys[first : first + 50].tolist()))
+    assert cache.least_seen >= 3
+    cache.leave()
+    cached = cache.keys()
+    seldom = np.arange(30_000, 30_200, dtype=np.int64)
+    cache.count(seldom, np.ones(200, np.int64))
+    cache.put(groups_of(seldom.tolist()))
+    cache.leave()
+    assert np.isin(cached, cache.keys()).mean() > 0.99
+    assert np.isin(seldom, cache.keys()).mean() < 0.1
 
 
 def test_times_fade():
