@@ -46,7 +46,7 @@ WHY_MESHJOIN = (
 )
 
 LOCAL = replace(
-    SSIJ,
+    AS_PRINTED,
     master=KeyedMaster(rows=MASTER_ROWS, per_key=16, spread="random"),
     stream=LocalStream(keys=MASTER_ROWS // 16, intervals=20, interval_rows=2_000_000),
     memory=0.1,
