@@ -40,10 +40,8 @@ def main() -> None:
         with alone(arguments.data.resolve()):
             device = REAL if arguments.real else SIMULATED
             _measure(arguments, [figure for figure in figures if device in figure.devices], device)
-    for figure in figures:
-        stored = store.Stored(arguments.docs, figure)
-        if stored.is_judged:
-            draw.draw(stored, arguments.docs / f"{figure.name}.svg")
+    for figure in figures if arguments.draw_only else ():
+        _draw(arguments.docs, figure)
     page.write(arguments.docs, list(catalogue.figures().values()))
     print(f"results: {arguments.docs / 'README.md'}", file=sys.stderr)
 
@@ -67,6 +65,13 @@ def _measure(arguments: argparse.Namespace, figures: Sequence[Figure[Any]], devi
             curves = measured[curve.figure]
             rows = [row for name in figure.contenders for row in curves[name]]
             store.write(arguments.docs, figure, device, rows)
+            _draw(arguments.docs, figure)
+
+
+def _draw(docs: Path, figure: Figure[Any]) -> None:
+    stored = store.Stored(docs, figure)
+    if stored.is_judged:
+        draw.draw(stored, docs / f"{figure.name}.svg")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ BLOCK_SECONDS = 2.5e-6
 """To look at the rows in a block of the master, some 80 ns for each of 32."""
 PAPERS_DISK = Cost(HARD_DISK.positioning_seconds, HARD_DISK.block_seconds + BLOCK_SECONDS)
 
-_WARM_SHARE = 0.3
+_WARM_SHARE = 0.5
 _ROUNDS = 2
 _DEADLINES_TO_LEARN, _DEADLINES = 30, 50
 _TOLERANCE = 0.03
