@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import catalogue, draw, page, run, store
-from benchmarks.figures.figure import Figure, World
+from benchmarks.figures.figure import REAL, SIMULATED, Figure, World
 from benchmarks.harness.results import Result, describe_run
 from benchmarks.harness.running import alone
 
@@ -38,17 +38,15 @@ def main() -> None:
     figures = catalogue.chosen(arguments.names)
     if not arguments.draw_only:
         with alone(arguments.data.resolve()):
-            _measure(arguments, [figure for figure in figures if figure.has_real or not arguments.real])
-    for figure in figures:
-        stored = store.Stored(arguments.docs, figure)
-        if stored.has(store.SIMULATED):
-            draw.draw(stored, arguments.docs / f"{figure.name}.svg")
+            device = REAL if arguments.real else SIMULATED
+            _measure(arguments, [figure for figure in figures if device in figure.devices], device)
+    for figure in figures if arguments.draw_only else ():
+        _draw(arguments.docs, figure)
     page.write(arguments.docs, list(catalogue.figures().values()))
     print(f"results: {arguments.docs / 'README.md'}", file=sys.stderr)
 
 
-def _measure(arguments: argparse.Namespace, figures: Sequence[Figure[Any]]) -> None:
-    device = store.REAL if arguments.real else store.SIMULATED
+def _measure(arguments: argparse.Namespace, figures: Sequence[Figure[Any]], device: str) -> None:
     origin = {**describe_run(), "seed": arguments.seed, "device": device}
     worlds = {
         figure.name: World(
@@ -67,6 +65,13 @@ def _measure(arguments: argparse.Namespace, figures: Sequence[Figure[Any]]) -> N
             curves = measured[curve.figure]
             rows = [row for name in figure.contenders for row in curves[name]]
             store.write(arguments.docs, figure, device, rows)
+            _draw(arguments.docs, figure)
+
+
+def _draw(docs: Path, figure: Figure[Any]) -> None:
+    stored = store.Stored(docs, figure)
+    if stored.is_judged:
+        draw.draw(stored, docs / f"{figure.name}.svg")
 
 
 if __name__ == "__main__":

@@ -7,22 +7,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
-from benchmarks.figures.store import REAL, SIMULATED, Stored
+from benchmarks.figures.figure import DEVICES
+from benchmarks.figures.store import Stored
 
 _STYLE = Path(__file__).with_name("figures.mplstyle")
-_TITLES = {SIMULATED: "simulated disk", REAL: "disk of this machine"}
 
 
 def draw(stored: Stored, path: Path) -> None:
     """One panel for each device that was measured."""
-    devices = [device for device in (SIMULATED, REAL) if stored.has(device)]
+    devices = stored.devices
     with mpl.rc_context(fname=_STYLE):
         canvas = Canvas(figsize=(4.8 * len(devices), 3.4), layout="constrained")
         panels = canvas.subplots(1, len(devices), squeeze=False)[0]
         for panel, device in zip(panels, devices, strict=True):
             _draw_panel(panel, stored, device)
-            if len(devices) > 1:
-                panel.set_title(_TITLES[device])
+            panel.set_title(f"on the {DEVICES[device]}")
         path.parent.mkdir(parents=True, exist_ok=True)
         canvas.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 

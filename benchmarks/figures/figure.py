@@ -8,6 +8,9 @@ from typing import Generic, TypeVar
 
 Setting = TypeVar("Setting")
 
+SIMULATED, REAL = "simulated", "real"
+DEVICES = {SIMULATED: "simulated disk", REAL: "disk of a machine of today"}
+
 
 @dataclass(frozen=True)
 class World:
@@ -131,7 +134,7 @@ class Figure(Generic[Setting]):
         measure: Measures one point.
         verdict: Decides about the claim, from the stored results alone.
         unit: Of the values.
-        has_real: The same sweep makes sense on a real disk.
+        devices: What it is measured on; the verdict is about the first of them.
         is_logarithmic: Draw the y axis so.
     """
 
@@ -144,5 +147,5 @@ class Figure(Generic[Setting]):
     measure: Callable[[Setting, World], Measurement]
     verdict: Callable[[Curves], Verdict]
     unit: str = "stream rows per second"
-    has_real: bool = False
+    devices: tuple[str, ...] = (SIMULATED,)
     is_logarithmic: bool = False

@@ -1,6 +1,7 @@
 """What a point of a figure can be the measure of."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -41,7 +42,10 @@ class Trial:
             machine = simulation.real_machine()
         else:
             machine = simulation.simulated_machine(self.setting.disk)
-        with self.setting.operator(self.master, self.world, machine) as operator:
+        with (
+            closing(machine.device),
+            self.setting.operator(self.master, self.world, machine) as operator,
+        ):
             return what(operator, machine)
 
     def service(self) -> Service:

@@ -5,15 +5,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures.figure import Figure, Paper, Verdict
-from benchmarks.figures.store import REAL, SIMULATED, Stored
+from benchmarks.figures.figure import DEVICES, Figure, Paper, Verdict
+from benchmarks.figures.store import Stored
 
 _INTRODUCTION = Path(__file__).with_name("introduction.md").read_text()
 
 
 def write(folder: Path, figures: Sequence[Figure[Any]]) -> None:
     """Read the results that there are, write the page."""
-    results = [stored for figure in figures if (stored := Stored(folder, figure)).has(SIMULATED)]
+    results = [stored for figure in figures if (stored := Stored(folder, figure)).is_judged]
     parts = [_INTRODUCTION, _summary(results)]
     for _, group in groupby(results, key=lambda stored: stored.figure.paper.name):
         some = list(group)
@@ -21,15 +21,10 @@ def write(folder: Path, figures: Sequence[Figure[Any]]) -> None:
     (folder / "README.md").write_text("\n".join(parts))
 
 
-def verdict_of(stored: Stored) -> Verdict:
-    """What the figure says about its own results."""
-    return stored.figure.verdict(stored.curves())
-
-
 def _summary(results: Sequence[Stored]) -> str:
     lines = ["| figure | the paper's claim | here | verdict |", "|---|---|---|---|"]
     for stored in results:
-        figure, verdict = stored.figure, verdict_of(stored)
+        figure, verdict = stored.figure, stored.verdict
         lines.append(
             f"| [{figure.name}](#{figure.name}) | {figure.claim} | {verdict.number} | {_word(verdict)} |"
         )
@@ -45,14 +40,14 @@ def _paper(paper: Paper) -> str:
 
 
 def _section(stored: Stored) -> str:
-    figure, verdict = stored.figure, verdict_of(stored)
+    figure, verdict = stored.figure, stored.verdict
     parts = [
         f"### {figure.name}",
         f"{figure.title}.",
         f"![{figure.title}]({figure.name}.svg)",
         f"- The paper: {figure.claim}\n- Here: {verdict.number}\n- Verdict: {_word(verdict)}"
         + (f". {verdict.why}" if verdict.why else ""),
-        *(_table(stored, device) for device in (SIMULATED, REAL) if stored.has(device)),
+        *(_table(stored, device) for device in stored.devices),
         _origin(stored),
     ]
     return "\n\n".join(parts) + "\n"
@@ -60,7 +55,7 @@ def _section(stored: Stored) -> str:
 
 def _table(stored: Stored, device: str) -> str:
     figure, curves = stored.figure, stored.curves(device)
-    where = f"{figure.unit}, on the {'simulated disk' if device == SIMULATED else 'disk of this machine'}"
+    where = f"{figure.unit}, on the {DEVICES[device]}"
     lines = [
         f"| {figure.sweep.label} | " + " | ".join(f"{x:g}" for x in curves.x) + " |",
         "|---" * (len(curves.x) + 1) + "|",

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -28,9 +27,12 @@ def measure(names: Sequence[tuple[Figure[Any], World]], processes: int) -> Itera
     if processes == 1:
         yield from (measure_curve(*task) for task in tasks)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        running = [pool.submit(measure_curve, *task) for task in tasks]
-        yield from (done.result() for done in as_completed(running))
+    with get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(_measure_task, tasks)
+
+
+def _measure_task(task: tuple[str, str, World]) -> Curve:
+    return measure_curve(*task)
 
 
 def measure_curve(figure_name: str, contender: str, world: World) -> Curve:

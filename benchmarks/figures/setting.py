@@ -79,14 +79,12 @@ class Setting:
     def operator(self, master: Master, world: World, machine: Machine) -> PagedJoin:
         """The operator, on a machine.
 
-        A semi join reads the same pages as an inner join, and hands nothing back that would have to be paid.
         The master's index is not in the budget: ours takes 0.5 % of the master where the paper's inner nodes
         take 0.13 %, which would weigh more than the algorithm at a memory of 1 %.
         """
         return contender_named(self.algorithm)(
             master,
             on=self.key,
-            how="semi",
             memory=int(self.memory * master.bytes),
             device=machine.device,
             clock=machine.clock,

@@ -1,14 +1,11 @@
 """Results on disk: one file per figure, one row per point."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures.figure import Curves, Figure
+from benchmarks.figures.figure import REAL, Curves, Figure, Verdict
 from benchmarks.harness.results import Result, Row, Table, read
-
-SIMULATED, REAL = "simulated", "real"
 
 TABLE = Table(
     columns=(
@@ -51,11 +48,7 @@ class Stored:
         self.figure = figure
         self.rows: list[Row] = sorted(rows, key=lambda row: row["device"] == REAL)
 
-    def has(self, device: str) -> bool:
-        """Whether it was measured on this device."""
-        return any(row["device"] == device for row in self.rows)
-
-    def curves(self, device: str = SIMULATED) -> Curves:
+    def curves(self, device: str) -> Curves:
         """The values over the sweep."""
         values = {
             (row["contender"], float(row["x"])): float(row["value"])
@@ -65,9 +58,17 @@ class Stored:
         x = self.figure.sweep.values
         return Curves(x, {name: [values[name, at] for at in x] for name in self.figure.contenders})
 
-    def details(self, contender: str, x: float) -> dict[str, float]:
-        """What explains a point."""
-        for row in self.rows:
-            if row["device"] == SIMULATED and row["contender"] == contender and float(row["x"]) == x:
-                return dict(json.loads(row["metrics"]))
-        raise KeyError((contender, x))
+    @property
+    def devices(self) -> list[str]:
+        """What the figure was measured on."""
+        return [device for device in self.figure.devices if any(row["device"] == device for row in self.rows)]
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether there is what the verdict is about."""
+        return self.figure.devices[0] in self.devices
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the figure says about these results."""
+        return self.figure.verdict(self.curves(self.figure.devices[0]))

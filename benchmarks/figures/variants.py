@@ -1,15 +1,20 @@
 """Who is compared: the operators by name, and variants of them that only figures need."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from adjoin import SSIJ
 from adjoin.kernels.types import Array
 from adjoin.parts.pagecache import PageCache
+from adjoin.parts.streambuffer import Rows
 from adjoin.semistream.algorithms import algorithm_named
+from adjoin.semistream.buffered import BufferedJoin
+from adjoin.semistream.matching import Matcher
 
 
 class FixedShares(SSIJ):
@@ -56,12 +61,38 @@ class _RecentPages(PageCache):
         return super().rank(unread, room)
 
 
-VARIANTS: dict[str, Callable[..., Any]] = {
+class _QuietMatcher(Matcher):
+    """Puts out an empty batch where there may be matches, so that whoever consumes results has his turn."""
+
+    def join(self, rows: Rows, *_: Array) -> Iterator[pa.RecordBatch]:
+        yield rows.batch.slice(0, 0)
+
+
+@cache
+def quiet(kind: type[BufferedJoin]) -> type[BufferedJoin]:
+    """The operator, which reads all pages that its results need, and does not make them."""
+
+    class Quiet(kind):  # type: ignore[misc, valid-type]
+        def _begin(self, stream: pa.Schema) -> None:
+            super()._begin(stream)
+            self._stage._matcher.__class__ = _QuietMatcher
+
+    return Quiet
+
+
+VARIANTS: dict[str, type[BufferedJoin]] = {
     "ssij, fixed shares": FixedShares,
     "ssij, least recently used": LeastRecentlyUsed,
 }
 
 
 def contender_named(name: str) -> Callable[..., Any]:
-    """Makes the operator or variant of this name."""
-    return VARIANTS.get(name) or algorithm_named(name)
+    """Makes the operator or variant of this name, without results where it can do without.
+
+    A front stage learns from the results; it is for unique keys, where a semi join reads the same pages.
+    """
+    kind: Any = VARIANTS.get(name) or algorithm_named(name)
+    if issubclass(kind, BufferedJoin):
+        make: Callable[..., Any] = quiet(kind)
+        return partial(make, how="inner", columns=())
+    return partial(kind, how="semi")

@@ -1,6 +1,6 @@
 """Throughput over skew, the most frequent keys side by side."""
 
-from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
+from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Sweep, Verdict
 from benchmarks.figures.measures import sustainable_rate
 from benchmarks.figures.ssij.setting import AS_PRINTED, MESHJOIN, PAPER, PRINTED, SLOW, SLOW_MESHJOIN, SSIJ
 
@@ -25,5 +25,5 @@ FIGURE = Figure(
     contenders={"SSIJ": SSIJ, PRINTED: AS_PRINTED, "MeshJoin": MESHJOIN, SLOW: SLOW_MESHJOIN},
     measure=sustainable_rate,
     verdict=verdict,
-    has_real=True,
+    devices=(SIMULATED, REAL),
 )

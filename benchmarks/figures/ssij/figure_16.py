@@ -4,16 +4,23 @@ from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
 from benchmarks.figures.measures import timely_rate
 from benchmarks.figures.ssij.setting import MASTER_ROWS, PAPER, SSIJ
 
+PAPERS = {10: 550, 60: 5_500, 120: 22_000}
+
 
 def verdict(curves: Curves) -> Verdict:
-    """The longer rows may wait, the more of them."""
+    """The longer rows may wait, the more of them; as many as in the paper, or half of that."""
     rates = curves["SSIJ"]
     return Verdict(
-        holds=curves.is_rising("SSIJ") and curves.growth("SSIJ") > 10,
+        holds=all(curves.at("SSIJ", seconds) > rate / 2 for seconds, rate in PAPERS.items()),
         number=", ".join(
             f"{rate:,.0f} rows/s at {seconds:g} s" for seconds, rate in zip(curves.x, rates, strict=True)
         ),
-        why="The paper has 550 rows/s at 10 s, 5500 at 60 s and 22,000 at 120 s.",
+        why=(
+            "The rise comes at longer deadlines. A row that arrives when a join phase begins waits for two "
+            "of them, so phases must be shorter than half of the deadline. Reading 5 GB in scans of 200 "
+            "pages takes 79 s on the simulated disk: with deadlines above 158 s the rate is that without "
+            "any, below it falls. The paper's rate at 120 s needs a disk that reads all pages in 60 s."
+        ),
     )
 
 
@@ -24,7 +31,7 @@ FIGURE = Figure(
     claim="550 rows/s when each row is answered within 10 s, 5500 within 60 s, 22,000 within 120 s.",
     sweep=Sweep(
         "deadline, seconds (times the scale)",
-        (10, 30, 60, 90, 120),
+        (10, 30, 60, 120, 180),
         lambda setting, x: setting.with_seconds(deadline=x),
     ),
     contenders={"SSIJ": SSIJ.with_master(rows=MASTER_ROWS // 2, per_key=160)},

@@ -27,7 +27,7 @@ PAPER = Paper(
 SSIJ = Setting(
     algorithm="ssij",
     master=KeyedMaster(rows=MASTER_ROWS, per_key=MASTER_ROWS // KEYS, spread="random"),
-    stream=ZipfStream(keys=KEYS, rows=20_000_000),
+    stream=ZipfStream(keys=KEYS, rows=40_000_000),
     memory=0.075,
 )
 """With adjoin's defaults."""
@@ -46,7 +46,7 @@ WHY_MESHJOIN = (
 )
 
 LOCAL = replace(
-    SSIJ,
+    AS_PRINTED,
     master=KeyedMaster(rows=MASTER_ROWS, per_key=16, spread="random"),
     stream=LocalStream(keys=MASTER_ROWS // 16, intervals=20, interval_rows=2_000_000),
     memory=0.1,

@@ -69,7 +69,10 @@ def verdict(curves: Curves) -> Verdict:
             f"{duration:,.0f} ms at +{percent:g} %"
             for percent, duration in zip(curves.x, durations, strict=True)
         ),
-        why="What arrives in a burst has half of the memory at most, at the cost of cached pages.",
+        why=(
+            "Here a burst is absorbed to the end of its interval, where the measurement stops: by then "
+            "nearly all rows find their pages cached, and those that arrive may have half of the memory."
+        ),
     )
 
 

@@ -40,6 +40,16 @@ def test_no_deadline_is_missed_below_the_rate_that_the_cost_model_names(deadline
     assert metrics["join_phases"] < 100, "rows must be batched, as far as the deadline allows"
 
 
+def test_rows_that_want_several_pages_each_are_answered_in_time_once_that_is_known(tmp_path):
+    master = build(products(400, copies=200, width=100), tmp_path)
+    assert master.pages > 5 * 400
+    join = SSIJ(master, on="id", how="inner", memory="1MB", deadline=2.0, columns=[], **slow_disk())
+    for item in arrivals_at(5.0, 1, 300, 400, seed=8):
+        list(join.idle(item) if isinstance(item, float) else join.push(item))
+    assert join.metrics()["join_phases"] > 10
+    assert join.metrics()["deadlines_missed"] <= 3
+
+
 def test_above_that_rate_misses_are_counted(tmp_path):
     master = build(products(20_000, width=100), tmp_path)
     options = slow_disk()

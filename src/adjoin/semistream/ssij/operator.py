@@ -178,14 +178,14 @@ class SSIJ(BufferedJoin):
             yield from self._drain()
         while (left := self._seconds_to_act()) <= end - self._clock.now():
             self._clock.sleep(max(0.0, left))
-            yield from self._drain()
+            yield from self._act()
         self._clock.sleep(max(0.0, end - self._clock.now()))
 
     def _work(self) -> Iterator[pa.RecordBatch]:
         """Run the phases whose time has come."""
         while True:
             if self._is_due():
-                yield from self._drain()
+                yield from self._act()
             elif self._input_is_enough():
                 yield from self._look_up()
             elif self._stream_buffer_is_full():
@@ -213,8 +213,16 @@ class SSIJ(BufferedJoin):
         earliest = min(self._input.earliest_due, self._stage.waiting.earliest_due)
         if earliest == np.inf:
             return np.inf
-        pages = min(self._stage.waiting.wanted_pages + self._input.rows, len(self._pages.index))
+        more_pages = self._stage.pages_per_row * self._input.rows
+        pages = min(self._stage.waiting.wanted_pages + round(more_pages), len(self._pages.index))
         return float(earliest - self._clock.now() - _DEADLINE_MARGIN * self._stage.estimate.seconds(pages))
+
+    def _act(self) -> Iterator[pa.RecordBatch]:
+        """Look up what came, after which it is known how long reading takes; then read."""
+        if self._input.rows:
+            yield from self._look_up()
+        else:
+            yield from self._stage.relieve()
 
     def _is_due(self) -> bool:
         return self._seconds_to_act() <= 0

@@ -19,6 +19,9 @@ from adjoin.semistream.readahead import read_in_waves
 from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
 
+_RECENT = 0.9
+"""What remains of the most pages that rows wanted, with every online phase."""
+
 
 @dataclass
 class PhaseCounts(Counts):
@@ -42,6 +45,7 @@ class Phases(Lookup):
     Attributes:
         waiting: The stream buffer with its inverted index.
         estimate: How long a join phase takes.
+        pages_per_row: Pages that a row of an online phase adds to those that are wanted, at most of late.
     """
 
     pair_cost = StreamBuffer.pair_cost
@@ -55,6 +59,7 @@ class Phases(Lookup):
         self.waiting = StreamBuffer(len(pages.index))
         cost = pages.reader.cost
         page_seconds = pages.split.slot_bytes / BLOCK_BYTES * cost.block_seconds
+        self.pages_per_row = 1.0
         self.estimate = JoinTimeEstimate(cost.positioning_seconds + page_seconds)
 
     def begin(self, stream: pa.Schema) -> None:
@@ -65,7 +70,10 @@ class Phases(Lookup):
     def online(self, taken: Arrivals) -> Iterator[pa.RecordBatch]:
         """Online phase: answer the rows whose pages are all cached; the others wait."""
         self.counts.online_phases += 1
-        return super().online(taken)
+        before = self.waiting.wanted_pages
+        yield from super().online(taken)
+        more_pages = self.waiting.wanted_pages - before
+        self.pages_per_row = max(_RECENT * self.pages_per_row, more_pages / taken.batch.num_rows)
 
     @property
     def most_scan_pages(self) -> int:
