@@ -24,7 +24,7 @@ from adjoin.parts.tuplecache import CacheSizes, Groups, TupleCache
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.output import Output, sizes_of
 from adjoin.semistream.paged import PagedJoin, check_master
-from adjoin.semistream.pairs import PairsByKey, pairs_by_key
+from adjoin.semistream.pairs import PairsByKey, TurnCounts, pairs_by_key
 from adjoin.semistream.predicate import Distance, Equality
 from adjoin.semistream.residence import find_pages
 from adjoin.semistream.spec import JoinSpec, On, make_spec
@@ -121,6 +121,7 @@ class FrontStaged(SemiStreamJoin):
         self._enough = _FIRST_TIME
         self._rows_in = 0
         self._passed_rows = 0
+        self._this_turn = TurnCounts()
         self._hits = 0
         self._open_cache()
         self._pages.guest = self
@@ -309,7 +310,8 @@ class FrontStaged(SemiStreamJoin):
         joined = pairs_by_key(keys, stream_row)
         seen = self._cache.count(joined.keys, joined.times)
         chosen = (seen >= self._enough) & ~self._cache.knows(joined.keys)
-        chosen &= joined.times >= self._times_worth(joined.rows)
+        if self._join.waiting_row_bytes:
+            chosen &= self._this_turn.count(self._join.turn, joined) >= self._times_worth(joined.rows)
         chosen[chosen] = self._are_whole(joined.keys[chosen])
         if chosen.any():
             self._cache.put(self._groups(joined, chosen, places))

@@ -62,7 +62,11 @@ class LoadCounts(Counts):
 
 
 class QueueStage(Stage, Protocol):
-    """A stage that can say whether it is sound."""
+    """A stage that works in iterations, and can say whether it is sound."""
+
+    @property
+    def counts(self) -> LoadCounts:
+        """What has happened since the start."""
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
@@ -164,6 +168,11 @@ class QueuedJoin(BufferedJoin):
         """What a row in the queue takes."""
         held = self._budget.account("stream") + self._budget.account("inverted")
         return held / max(self._stage.rows_waiting, 1)
+
+    @property
+    def turn(self) -> int:
+        """The iteration."""
+        return self._stage.counts.iterations
 
     @property
     def rows_of_a_round(self) -> float:

@@ -36,9 +36,9 @@ class PinnedLoads(Loads):
         wanted = self.chosen_pages or self._pages.split.wave_pages
         self._pages.pinned_slots = min(wanted, self._most_pinned)
         self._pages.grow(self._pages.pinned_slots)
-        self._seen_rows = 0
         self._rows_to_tune = _ROWS_PER_PAGE * len(self._pages.index)
         self._rows_to_fade = 0
+        self._wants_head = False
 
     @property
     def _most_pinned(self) -> int:
@@ -56,6 +56,9 @@ class PinnedLoads(Loads):
         if self.chosen_pages is None and self.counts.rows_in >= self._rows_to_tune and self.queue.rows:
             self._rows_to_tune = self.counts.rows_in + _ROUNDS_BETWEEN * self.queue.rows
             self._tune()
+            self._wants_head = True
+        if self._wants_head and pages.arena.capacity >= pages.pinned_slots:
+            self._wants_head = False
             yield from self._read_head()
 
     def _tune(self) -> None:
