@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
@@ -42,14 +43,20 @@ class Served:
 
 def service_rate(setting: QueueSetting, world: World) -> Measurement:
     """Rows per second when rows are always there."""
-    served = serve(setting.at(world)) if setting.model is None else predict(setting.at(world))
+    served = served_in(setting, world)
     return Measurement(served.rows_per_second, vars(served))
 
 
 def loop_seconds(setting: QueueSetting, world: World) -> Measurement:
     """Seconds of an iteration."""
-    served = serve(setting.at(world)) if setting.model is None else predict(setting.at(world))
+    served = served_in(setting, world)
     return Measurement(served.loop_seconds, vars(served))
+
+
+@cache
+def served_in(setting: QueueSetting, world: World) -> Served:
+    """Measured or predicted, once for all figures that want it."""
+    return serve(setting.at(world)) if setting.model is None else predict(setting.at(world))
 
 
 def predict(scaled: Scaled) -> Served:

@@ -14,7 +14,7 @@ from adjoin.semistream.queued import QueuedJoin
 from adjoin.workloads import ExponentialGaps
 from benchmarks.figures.figure import Measurement, World
 from benchmarks.figures.masters import PAGE_BYTES
-from benchmarks.figures.queues.measures import serve
+from benchmarks.figures.queues.measures import served_in
 from benchmarks.figures.queues.setting import QueueSetting, Scaled
 from benchmarks.figures.simulation import PAPERS_DISK, ROW_SECONDS, Machine
 
@@ -53,7 +53,7 @@ def processing_time(setting: QueueSetting, world: World) -> Measurement:
         stays = slow_stream(setting.at(replace(world, scale=max(1, world.scale // _FINER))))
         return Measurement(stays.processing, vars(stays))
     scaled = setting.at(world)
-    served = serve(scaled)
+    served = served_in(setting, world)
     share = 0.5 if setting.algorithm == "meshjoin" else 1.0
     stay = scaled.waiting_rows * world.scale / served.rows_per_second
     return Measurement(share * stay, vars(served))
