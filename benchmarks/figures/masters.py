@@ -2,7 +2,7 @@
 
 import fcntl
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from adjoin.master.master import Master
-from adjoin.workloads import MasterRows
+from adjoin.workloads import TPCH, CloudReports, MasterRows
 from benchmarks.figures.figure import World
 
 PAGE_BYTES = 8192
@@ -51,6 +51,59 @@ class KeyedMaster:
             _build(rows.reader(), "key", path, self.fill)
 
         return Master.open(built_once(world.data / name, build))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The table Part of TPC-H.
+
+    Attributes:
+        factor: Its scale factor in the paper.
+    """
+
+    factor: float
+
+    def open(self, world: World) -> Master:
+        """The master at this scale."""
+        factor = self.factor / world.scale
+
+        def build(path: Path) -> None:
+            tpch = TPCH(world.data / "tpch", "part", scale=factor)
+            _build(tpch.master(), tpch.master_key, path, 0.8)
+
+        return Master.open(built_once(world.data / f"part-{factor:g}", build))
+
+
+@dataclass(frozen=True)
+class Clouds:
+    """Cloud reports of two months by longitude; at a smaller scale longitudes are coarser.
+
+    Attributes:
+        rows: Rows in the paper.
+    """
+
+    rows: int
+
+    def open(self, world: World) -> Master:
+        """The master at this scale."""
+        rows = world.scaled(self.rows)
+
+        def build(path: Path) -> None:
+            _build(coarser(CloudReports(seed=world.seed).master(rows), world), "longitude", path, 0.8)
+
+        return Master.open(built_once(world.data / f"clouds-{rows}-{world.scale}-{world.seed}", build))
+
+
+def coarser(reports: pa.RecordBatchReader, world: World) -> pa.RecordBatchReader:
+    """Reports with fewer different longitudes, so that each has as many reports as in the paper."""
+    place = reports.schema.get_field_index("longitude")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reports:
+            longitude = batch.column(place).to_numpy() // world.scale
+            yield batch.set_column(place, reports.schema.field(place), pa.array(longitude))
+
+    return pa.RecordBatchReader.from_batches(reports.schema, batches())
 
 
 def _build(rows: pa.RecordBatchReader, key: str, path: Path, fill: float) -> None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from adjoin.master.master import Master
-from adjoin.workloads import ConstantRate
+from adjoin.workloads import Arrivals, ConstantRate
 from benchmarks.figures import simulation
 from benchmarks.figures.figure import Measurement, World
 from benchmarks.figures.setting import Setting
@@ -50,10 +50,11 @@ class Trial:
 
     def keeps_up(self, rows_per_second: float) -> bool:
         """Whether this rate of arrivals leads to no overflow."""
-        arrivals = ConstantRate(rows_per_second)
-        return self.run(
-            lambda operator, machine: simulation.keeps_up(operator, machine, self.stream, arrivals)
-        )
+        return self.keeps_up_with(self.stream, ConstantRate(rows_per_second))
+
+    def keeps_up_with(self, stream: Stream, arrivals: Arrivals) -> bool:
+        """Whether a stream that arrives so leads to no overflow."""
+        return self.run(lambda operator, machine: simulation.keeps_up(operator, machine, stream, arrivals))
 
     def meets_deadlines(self, rows_per_second: float) -> bool:
         """Whether this rate leads neither to overflow nor to late answers."""

@@ -5,8 +5,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from adjoin.workloads import Records, ShiftingZipf, Zipf
+from adjoin.workloads import TPCH, CloudReports, Records, ShiftingZipf, Zipf
 from benchmarks.figures.figure import World
+from benchmarks.figures.masters import coarser
 
 ROW_BYTES = 20
 
@@ -64,3 +65,41 @@ class LocalStream:
             world.scaled(self.keys), self.intervals, interval_rows, self.skew, seed=world.seed
         )
         return Records(ROW_BYTES, seed=world.seed).batch(zipf.draw(self.intervals * interval_rows))
+
+
+@dataclass(frozen=True)
+class LineItems:
+    """The first rows of the table LineItem of TPC-H.
+
+    Attributes:
+        factor: Its scale factor in the paper.
+        rows: Rows in the paper.
+    """
+
+    factor: float
+    rows: int
+
+    def draw(self, world: World) -> pa.RecordBatch:
+        """All rows at this scale, 20 bytes of each."""
+        tpch = TPCH(world.data / "tpch", "part", scale=self.factor / world.scale)
+        columns = ["l_partkey", "l_orderkey", "l_linenumber"]
+        return _whole(tpch.stream(world.scaled(self.rows), columns))
+
+
+@dataclass(frozen=True)
+class CloudStream:
+    """Cloud reports of a third month, 128 bytes each.
+
+    Attributes:
+        rows: Rows in the paper.
+    """
+
+    rows: int
+
+    def draw(self, world: World) -> pa.RecordBatch:
+        """All rows at this scale."""
+        return _whole(coarser(CloudReports(seed=world.seed).stream(world.scaled(self.rows)), world))
+
+
+def _whole(reader: pa.RecordBatchReader) -> pa.RecordBatch:
+    return pa.concat_batches(list(reader))

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from adjoin import (
     SSIJ,
+    AutoJoin,
     CMeshJoin,
     FrontStage,
     HybridJoin,
@@ -55,18 +56,20 @@ class Subject:
             membership filter before it reads), "store" (reads a master on disk), "thresholds" (takes
             input_rows, stream_rows and max_scan).
         one_of: `make test` runs one of so many settings of every check; `make test-slow` the others.
+        room_bytes: What it is given beyond the least, unless a check says otherwise.
     """
 
     name: str
     kind: Callable[..., Operator] = field(repr=False)
     able: frozenset[str] = frozenset()
     one_of: int = 1
+    room_bytes: int = ROOM_BYTES
 
     def master_of(self, snapshot: Snapshot) -> Any:
         return snapshot.master if "store" in self.able else snapshot
 
     def make(self, snapshot: Snapshot, memory: int | None = None, **options: Any) -> Operator:
-        room = self.least(snapshot) + ROOM_BYTES if memory is None else memory
+        room = self.least(snapshot) + self.room_bytes if memory is None else memory
         return self.kind(self.master_of(snapshot), memory=room, **{"clock": SimulatedClock(), **options})
 
     def least(self, *snapshots: Snapshot) -> int:
@@ -78,31 +81,48 @@ class Subject:
         return self.least(snapshot) + 4 * snapshot.table.nbytes + (8 << 20)
 
 
-class OnPageFile(SSIJ):
-    """SSIJ with pages in a file that the operator before may have left, and an index that all share."""
+class OnPageFile:
+    """An operator with memory in a file that the one before may have left, and an index that all share."""
+
+    _ended: bool
 
     def __init__(self, master: Any, memory: Any, **options: Any) -> None:
         self.file = PageFile(Shelf.page_file(), parse_bytes(memory))
+        make: Any = super().__init__
         try:
-            super().__init__(master, memory=memory, pages=self.file, shared_index=True, **options)
+            make(master, memory=memory, pages=self.file, shared_index=True, **options)
         except BaseException:
             self.file.close()
             raise
 
     @classmethod
     def least_memory(cls, master: Any, **_: Any) -> int:
-        return super().least_memory(master, pages=PageFile, shared_index=True)
+        least: Any = super()
+        return int(least.least_memory(master, pages=PageFile, shared_index=True))
 
     def metrics(self) -> dict[str, float]:
-        metrics = super().metrics()
+        behind: Any = super()
+        metrics: dict[str, float] = behind.metrics()
         if not self._ended:
             assert os.stat(self.file.path).st_blocks * 512 <= metrics["memory_bytes"]
         return metrics
 
     def close(self) -> None:
-        super().close()
+        behind: Any = super()
+        behind.close()
         self.file.close()
         Shelf.page_files.add(self.file.path)
+
+
+class FrontOnPageFile(OnPageFile, FrontStage(SSIJ)):  # type: ignore[misc]
+    """With phases so short that most of a stream comes when there are rows in the cache."""
+
+    def __init__(self, master: Any, memory: Any, **options: Any) -> None:
+        super().__init__(master, memory, **{"input_rows": 16, "stream_rows": 24, **options})
+
+
+class SSIJOnPageFile(OnPageFile, SSIJ):
+    """The join of Spark tasks."""
 
 
 _SSIJ = frozenset({"range", "filter", "store", "thresholds"})
@@ -111,14 +131,22 @@ _SCANNING = frozenset({"range", "store"})
 OPERATORS = [
     Subject("Reference", Reference, frozenset({"range"})),
     Subject("SSIJ", SSIJ, _SSIJ),
-    Subject("SSIJOnPageFile", OnPageFile, _SSIJ, one_of=4),
+    Subject("SSIJOnPageFile", SSIJOnPageFile, _SSIJ, one_of=4),
     Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=4),
+    Subject(
+        "FrontStagedSSIJOnPageFile",
+        FrontOnPageFile,
+        _SSIJ,
+        one_of=8,
+        room_bytes=4 * ROOM_BYTES,
+    ),
     Subject("HybridJoin", HybridJoin, _QUEUED, one_of=4),
     Subject("XHybridJoin", XHybridJoin, _QUEUED, one_of=8),
     Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED, one_of=8),
     Subject("MeshJoin", MeshJoin, _SCANNING, one_of=4),
     Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=8),
     Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8),
+    Subject("AutoJoin", AutoJoin, frozenset({"range", "store"}), one_of=8),
     Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8),
 ]
 

@@ -26,6 +26,18 @@ def test_every_kind_of_join_with_either_route(spark, tmp_path, how, route):
     assert rows_of(result) == wanted(stream, table, how=how)
 
 
+JOINS = ["ssij", "hybridjoin", "xhybridjoin", "meshjoin", "rmeshjoin", "inlj"]
+
+
+@pytest.mark.parametrize("algorithm", [*JOINS, *(f"{name}+front" for name in JOINS), "cmeshjoin"])
+def test_every_algorithm(spark, tmp_path, algorithm):
+    table, stream = products(500), sales(1_000, 1_200)
+    master = build(table, tmp_path / "master")
+    df = spark.createDataFrame(stream)
+    result = adjoin.enrich(df, master, on="id", how="left", memory="16MB", algorithm=algorithm, partitions=1)
+    assert rows_of(result) == wanted(stream, table, how="left")
+
+
 KEYS: dict[str, Any] = {
     "int32": np.arange(500, dtype=np.int32),
     "text": [f"key {number}" for number in range(500)],

@@ -30,6 +30,19 @@ class Sink:
         return rows_of(spark.read.parquet(str(self.directory / f"{batch_id:05d}")))
 
 
+class ChangesAfterSecond(Sink):
+    """Some products change once the second micro-batch is written."""
+
+    def __init__(self, directory: Path, master_path: Path) -> None:
+        super().__init__(directory)
+        self.master_path = master_path
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        super().write(batch, batch_id)
+        if batch_id == 1:
+            Master.open(self.master_path).apply(changed(10, "v2"), txn="after the second")
+
+
 def run(result: DataFrame, sink: Sink, checkpoint: Path, **options):
     """Run the query until all input is used up, and stop it."""
     writer = result.writeStream.foreachBatch(sink.write).option("checkpointLocation", str(checkpoint))
@@ -105,6 +118,23 @@ def test_pages_stay_warm_from_one_micro_batch_to_the_next(spark, tmp_path):
     assert first.pages_read > master.pages / 4
     # A page at the border of two ranges is wanted by both of their partitions, whose borders are sampled.
     assert all(progress.pages_read < first.pages_read / 10 for progress in others)
+
+
+def test_cached_rows_stay_warm_from_one_micro_batch_to_the_next(spark, tmp_path):
+    """At the next version too: there those of the changed pages are gone, and the others answer."""
+    table, batch = products(5_000), sales(3_000, 10_000)
+    master = build(table, tmp_path / "master")
+    write_batches([batch, batch, batch], tmp_path / "in")
+    sink = ChangesAfterSecond(tmp_path / "out", tmp_path / "master")
+    stream = read_batches(spark, tmp_path / "in")
+    result = adjoin.enrich(stream, master, on="id", memory="64MB", algorithm="ssij+front")
+    query = run(result, sink, tmp_path / "checkpoint")
+    first, second, third = [EnrichProgress.of(progress)[0] for progress in query.recentProgress]
+    assert second.cache_hits >= second.front_hits > max(first.front_hits, 1_000)
+    assert second.front_hits / 2 < third.front_hits
+    assert (second.master_version, third.master_version) == (1, 2)
+    newer = pa.concat_tables([changed(10, "v2").drop_columns("_op"), table.slice(10)])
+    assert [sink.rows(spark, 1), sink.rows(spark, 2)] == [wanted(batch, table), wanted(batch, newer)]
 
 
 def test_metrics_arrive_in_the_progress_of_the_query(spark, tmp_path):
@@ -193,7 +223,14 @@ def _enrich_in_body(stream: DataFrame, master: Master) -> DataStreamWriter:
 
 
 @pytest.mark.parametrize(
-    "write", [_enrich_stream, partial(_enrich_stream, version=1), _enrich_beside, _enrich_in_body]
+    "write",
+    [
+        _enrich_stream,
+        partial(_enrich_stream, version=1),
+        partial(_enrich_stream, algorithm="ssij+front"),
+        _enrich_beside,
+        _enrich_in_body,
+    ],
 )
 def test_page_memory_is_freed_when_the_query_ends(spark, tmp_path, write):
     (tmp_path / "arenas").mkdir()

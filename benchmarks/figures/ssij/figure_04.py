@@ -2,7 +2,7 @@
 
 from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
 from benchmarks.figures.measures import sustainable_rate
-from benchmarks.figures.ssij.setting import MESHJOIN, PAPER, SLOW, SLOW_MESHJOIN, SSIJ
+from benchmarks.figures.ssij.setting import MESHJOIN, PAPER, SSIJ
 
 SIDE_BY_SIDE = "SSIJ, NoPerm"
 
@@ -28,7 +28,6 @@ FIGURE = Figure(
         "SSIJ, Random": SSIJ.with_stream(placement="random"),
         SIDE_BY_SIDE: SSIJ,
         "MeshJoin": MESHJOIN.with_stream(placement="random"),
-        SLOW: SLOW_MESHJOIN.with_stream(placement="random"),
     },
     measure=sustainable_rate,
     verdict=verdict,

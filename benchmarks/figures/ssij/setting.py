@@ -9,7 +9,7 @@ from benchmarks.figures.figure import Paper
 from benchmarks.figures.masters import KeyedMaster
 from benchmarks.figures.setting import Setting
 from benchmarks.figures.simulation import PAPERS_DISK
-from benchmarks.figures.streams import ZipfStream
+from benchmarks.figures.streams import LocalStream, ZipfStream
 
 MASTER_ROWS = 80_000_000
 KEYS = 250_000
@@ -44,3 +44,11 @@ WHY_MESHJOIN = (
     "MeshJoin keeps rows in all of its memory and reads the master at the speed of the disk; "
     "the paper's read a tenth of that, see above."
 )
+
+LOCAL = replace(
+    SSIJ,
+    master=KeyedMaster(rows=MASTER_ROWS, per_key=16, spread="random"),
+    stream=LocalStream(keys=MASTER_ROWS // 16, intervals=20, interval_rows=2_000_000),
+    memory=0.1,
+)
+"""Of the stream, another twentieth of the keys is wanted in every interval."""

@@ -19,7 +19,11 @@ from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.columns import Column, PageColumns, Places, columns_of
 from adjoin.parts.pagecache import ABSENT, CachedPages, PageCache
 from adjoin.parts.pagememory import PageMemory
+from adjoin.semistream.samepages import find_pages
 from adjoin.semistream.split import Demand, LandingRule, MemorySplit, least_bytes, split_memory, two_waves
+
+GUEST = "front"
+"""The guest's account."""
 
 
 class Guest(Protocol):
@@ -215,6 +219,8 @@ class Residence:
         """Split the budget for this version and make an empty arena."""
         if self.guest is not None:
             self.guest.give_way(self._budget.total_bytes)
+        if self._budget.account(GUEST):
+            self._budget.set(GUEST, 0)
         demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
         demand = replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
         self.split = split_memory(self._budget.total_bytes, demand, self._landing)
@@ -282,6 +288,8 @@ class Residence:
     def _resume(self, left: dict[str, Any]) -> bool:
         """Go on with the pages that the last user left; False if that cannot be done with this version."""
         self.split = MemorySplit(**left["split"])
+        if left["guest_bytes"]:
+            self._budget.set(GUEST, left["guest_bytes"])
         self._budget.set("work", self.split.work_bytes)
         self._budget.set("index", left["index_bytes"])
         self._make_arena()
@@ -308,6 +316,7 @@ class Residence:
                 "split": asdict(self.split),
                 "index": self.master.index_name,
                 "index_bytes": self._index_bytes,
+                "guest_bytes": self._budget.account(GUEST),
                 "pages": len(self.index),
                 "capacity": self.arena.capacity,
                 "free_slots": self.arena.free_slots,
@@ -330,29 +339,6 @@ class Residence:
         """At most so much memory will index, filter and counters of a version take."""
         counters_bytes = master.pages * PageCache.bytes_per_page
         return counters_bytes if self._shared_index else master.index_file_bytes + counters_bytes
-
-
-def find_pages(index: PageIndex, first: Array, checksum: Array) -> Array:
-    """Numbers of the pages with these first keys and checksums, ABSENT for those the index does not have.
-
-    Several pages can begin with the same key, so the search goes on from page to page while they do. Of
-    pages that are alike in every byte, each is found once.
-    """
-    found = np.full(len(first), ABSENT, np.int32)
-    candidate = np.searchsorted(index.first, first)
-    sought = np.flatnonzero(candidate < len(index))
-    while len(sought):
-        page = candidate[sought]
-        same_key = index.first[page] == first[sought]
-        hit = np.flatnonzero(same_key & (index.checksum[page] == checksum[sought]))
-        _, once = np.unique(page[hit], return_index=True)
-        hit = hit[once]
-        found[sought[hit]] = page[hit]
-        same_key[hit] = False
-        sought = sought[same_key]
-        candidate[sought] += 1
-        sought = sought[candidate[sought] < len(index)]
-    return found
 
 
 def least_memory(master: Master, *, shared_index: bool = False, pages: type[PageMemory] = PageMemory) -> int:

@@ -35,7 +35,7 @@ class PinnedLoads(Loads):
         """Keep as many pages as were asked for, or at first as many as a load has."""
         wanted = self.chosen_pages or self._pages.split.wave_pages
         self._pages.pinned_slots = min(wanted, self._most_pinned)
-        self._pages.grow(self._pages.pinned_slots)
+        self._pages.grow(max(0, self._pages.pinned_slots - self._pages.arena.capacity))
         self._rows_to_tune = _ROWS_PER_PAGE * len(self._pages.index)
         self._rows_to_fade = 0
         self._wants_head = False

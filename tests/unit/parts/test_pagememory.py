@@ -163,7 +163,7 @@ def test_where_room_cannot_be_given_back_it_is_kept(tmp_path, monkeypatch):
         arena.grow(100)
         arena.free(arena.take(100))
         before = file.occupied_bytes
-        monkeypatch.setattr("adjoin.parts.pagememory._punch", refuse)
+        monkeypatch.setattr("adjoin.parts.regions._punch", refuse)
         arena.shrink(100)
         assert file.occupied_bytes == before
         arena.grow(100)
@@ -237,6 +237,84 @@ def test_what_is_no_file_or_cannot_be_opened_is_refused(tmp_path):
 def test_only_its_owner_can_read_a_page_file(tmp_path):
     PageFile(tmp_path / "a", MOST).close()
     assert os.stat(tmp_path / "a").st_mode & 0o777 == 0o600
+
+
+def fill_part(path: Path, leave: bool = True) -> None:
+    """Leave notes and a page in a part of the file, beside an array of its user."""
+    with PageFile(path, MOST) as file:
+        part = file.part("other")
+        file.recall("key")
+        assert part.recall("key of part") is None
+        file.array("numbers", 1000, np.int32)[:] = 1
+        part.array("numbers", 1000, np.int32)[:] = 2
+        part.map(0, 10 * BLOCK_BYTES)
+        part.reserve(BLOCK_BYTES)
+        part.map(0, 10 * BLOCK_BYTES)[:BLOCK_BYTES] = 7
+        if leave:
+            part.leave({"answer": 43})
+        file.leave({"answer": 42})
+
+
+def test_what_was_left_in_a_part_is_found_by_the_next_user(tmp_path):
+    fill_part(tmp_path / "a")
+    with PageFile(tmp_path / "a", MOST) as file:
+        part = file.part("other")
+        assert file.recall("key") == {"answer": 42}
+        assert part.recall("key of part") == {"answer": 43}
+        assert (file.array("numbers", 1000, np.int32) == 1).all()
+        assert (part.array("numbers", 1000, np.int32) == 2).all()
+        assert (part.map(0, 10 * BLOCK_BYTES)[:BLOCK_BYTES] == 7).all()
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_a_part_under_another_key_or_that_was_not_left_is_empty(tmp_path, leave):
+    fill_part(tmp_path / "a", leave)
+    with PageFile(tmp_path / "a", MOST) as file:
+        part = file.part("other")
+        assert file.recall("key") == {"answer": 42}
+        assert part.recall("another key" if leave else "key of part") is None
+        assert occupied(tmp_path / "a") == 2 * BLOCK_BYTES == file.occupied_bytes
+        assert (part.array("numbers", 1000, np.int32) == 0).all()
+
+
+@pytest.mark.parametrize("parts", [[], ["another"], ["other", "another"]])
+def test_users_with_other_parts_begin_with_nothing(tmp_path, parts):
+    fill_part(tmp_path / "a")
+    with PageFile(tmp_path / "a", MOST) as file:
+        for name in parts:
+            file.part(name)
+        assert file.recall("key") is None
+
+
+def test_a_part_is_lost_with_its_file(tmp_path):
+    fill_part(tmp_path / "a")
+    with PageFile(tmp_path / "a", MOST) as file:
+        part = file.part("other")
+        file.recall("key")
+        file.empty()
+        assert part.recall("key of part") is None
+        assert file.occupied_bytes == BLOCK_BYTES
+
+
+def test_a_part_that_is_emptied_again_and_again_uses_the_same_place(tmp_path):
+    with PageFile(tmp_path / "a", MOST) as file:
+        part = file.part("other")
+        file.recall("key")
+        part.recall("key")
+        for length in (5000, 3000, 4000, 5000):
+            part.array("numbers", length, np.int32)[:] = 1
+            file.array("numbers", 100, np.int32)[:] = length
+            part.array("more", length, np.int32)[:] = 2
+            assert (part.array("numbers", length, np.int32) == 1).all()
+            part.empty()
+        assert os.path.getsize(tmp_path / "a") <= 13 * BLOCK_BYTES
+
+
+def test_a_part_of_a_file_in_use_is_refused(tmp_path):
+    with PageFile(tmp_path / "a", MOST) as file:
+        file.recall("key")
+        with pytest.raises(OptionError, match="in use by another operator"):
+            file.part("other")
 
 
 def test_private_memory_recalls_nothing():

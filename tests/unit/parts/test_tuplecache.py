@@ -1,5 +1,9 @@
 """The cache of master rows under random actions, and what stays when room is short."""
 
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,7 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adjoin.kernels.tuples import EMPTY
-from adjoin.parts.tuplecache import CacheSizes, Groups, TupleCache
+from adjoin.parts.cachesizes import CacheSizes
+from adjoin.parts.groups import Groups
+from adjoin.parts.pagememory import BLOCK_BYTES, PageFile
+from adjoin.parts.tuplecache import TupleCache
 
 SCHEMA = pa.schema(
     [
@@ -40,10 +47,10 @@ def groups_of(keys):
     return Groups(np.array(keys, np.int64), np.array(rows, np.int32), batch, np.zeros(len(keys), np.uint8))
 
 
-def make_cache(ask=lambda _: True):
+def make_cache(ask=lambda _: True, memory=None):
     sizes = CacheSizes.of(SCHEMA, MEMORY_BYTES, 60)
     assert sizes is not None
-    return TupleCache(SCHEMA, sizes, ask)
+    return TupleCache(SCHEMA, sizes, ask, memory)
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -97,6 +104,49 @@ class CacheMachine(RuleBasedStateMachine):
 
 TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+class WarmCacheMachine(CacheMachine):
+    """The same in a part of a file, which one user after the other goes on with."""
+
+    def __init__(self):
+        super().__init__()
+        self.place = TemporaryDirectory()
+        self.open()
+        assert self.part.recall("key") is None
+        self.cache = make_cache(lambda _: self.generous, self.part)
+
+    def open(self):
+        self.file = PageFile(Path(self.place.name) / "pages", 2 * MEMORY_BYTES)
+        self.part = self.file.part("rows")
+        self.file.recall("file")
+
+    @rule()
+    def leave(self):
+        left = self.cache.leave()
+        self.part.leave(left)
+        keys = np.sort(self.cache.keys())
+        self.cache.close()
+        self.file.leave({})
+        self.file.close()
+        self.open()
+        assert self.part.recall("key") == left
+        self.cache = TupleCache.resume(SCHEMA, left, lambda _: self.generous, self.part)
+        assert (np.sort(self.cache.keys()) == keys).all()
+        assert (self.cache.find(keys) != EMPTY).all()
+
+    @invariant()
+    def stays_within_its_bytes(self):
+        occupied = os.stat(self.file.path).st_blocks * 512
+        assert occupied <= BLOCK_BYTES + self.part.fixed_bytes + self.cache.bytes
+
+    def teardown(self):
+        self.file.close()
+        self.place.cleanup()
+
+
+TestWarmCacheMachine = WarmCacheMachine.TestCase
+TestWarmCacheMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 
 
 def test_what_is_wanted_stays():

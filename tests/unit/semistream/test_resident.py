@@ -68,10 +68,10 @@ def masters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
         ("ssij", "12MB", 10_000),
         ("ssij", "12MB", 200),
         ("ssij", "48MB", 100_000),
-        ("ssij+front", "12MB", 10_000),
+        pytest.param("ssij+front", "12MB", 10_000, marks=pytest.mark.slow),
         ("hybridjoin", "12MB", 10_000),
-        ("xhybridjoin", "24MB", 50_000),
-        ("meshjoin", "12MB", 10_000),
+        pytest.param("xhybridjoin", "24MB", 50_000, marks=pytest.mark.slow),
+        pytest.param("meshjoin", "12MB", 10_000, marks=pytest.mark.slow),
         ("cmeshjoin", "24MB", 50_000),
     ],
 )

@@ -1,0 +1,70 @@
+"""Rows of the master by key, on their way into a cache of rows or out of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.kernels.search import expand
+from adjoin.kernels.types import Array
+from adjoin.parts.copying import join_batches, take_rows
+from adjoin.parts.rows import row_bytes
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of the master by key, all rows of a key together.
+
+    Attributes:
+        keys: The encoded keys, each once.
+        rows: How many rows each has.
+        batch: The rows, in the order of the keys.
+        heat: How warm each is.
+    """
+
+    keys: Array
+    rows: Array
+    batch: pa.RecordBatch
+    heat: Array
+
+    @classmethod
+    def none(cls, schema: pa.Schema) -> "Groups":
+        batch = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+        return cls(np.empty(0, np.int64), np.empty(0, np.int32), batch, np.empty(0, np.uint8))
+
+    @classmethod
+    def joined(cls, parts: list["Groups"]) -> "Groups":
+        return cls(
+            np.concatenate([part.keys for part in parts]),
+            np.concatenate([part.rows for part in parts]).astype(np.int32),
+            join_batches([part.batch for part in parts]),
+            np.concatenate([part.heat for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Bytes of the rows of each key."""
+        ends = np.concatenate([[0], np.cumsum(row_bytes(self.batch))])
+        return np.diff(ends[self._bounds])
+
+    @property
+    def bytes(self) -> int:
+        return int(self.sizes.sum())
+
+    def part(self, begin: int, end: int) -> "Groups":
+        first, last = self._bounds[begin], self._bounds[end]
+        batch = self.batch.slice(first, last - first)
+        return Groups(self.keys[begin:end], self.rows[begin:end], batch, self.heat[begin:end])
+
+    def chosen(self, chosen: Array) -> "Groups":
+        rows = self.rows[chosen]
+        _, row = expand(self._bounds[chosen].astype(np.int32), rows, int(rows.sum()))
+        return Groups(self.keys[chosen], rows, take_rows(self.batch, row), self.heat[chosen])
+
+    @cached_property
+    def _bounds(self) -> Array:
+        return np.concatenate([[0], np.cumsum(self.rows)])

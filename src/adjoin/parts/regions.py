@@ -1,0 +1,263 @@
+"""One sparse file with a header and named regions, mapped shared."""
+
+import ctypes
+import errno
+import mmap
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from adjoin.errors import ArenaError
+from adjoin.kernels.types import Array
+
+BLOCK_BYTES = 4096
+_FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
+
+
+@dataclass
+class _Region:
+    """A part of the file: where it begins, how long it can be, and how much of it has blocks."""
+
+    begin: int
+    room: int
+    reserved: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.room
+
+
+class Regions:
+    """A file in which every region has blocks only where they are reserved.
+
+    ```
+    | header | region ........ | region | region | ...
+    ```
+
+    Blocks are reserved before they are touched, so a full file system is an error and not a signal.
+
+    Args:
+        path: The file; it is made if need be.
+        most_bytes: The most that it may occupy.
+
+    Raises:
+        ArenaError: The file cannot be opened or made.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], most_bytes: int) -> None:
+        self.path = os.fspath(path)
+        self.most_bytes = most_bytes
+        self._regions: dict[str, _Region] = {}
+        self._views: dict[str, Array] = {}
+        self._descriptor = -1
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            self._descriptor = os.open(self.path, flags, 0o600)
+        except OSError as error:
+            raise self._refusal("cannot be opened", error) from error
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            self.close()
+            raise ArenaError(f"{self.path} is no file; name another place")
+
+    @property
+    def is_open(self) -> bool:
+        return self._descriptor >= 0
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the file still has its name."""
+        return os.fstat(self._descriptor).st_nlink > 0
+
+    @property
+    def occupied_bytes(self) -> int:
+        """Bytes that are reserved."""
+        return BLOCK_BYTES + sum(region.reserved for region in self._regions.values())
+
+    def close(self) -> None:
+        """Close the file; memory that others still hold of it stays mapped."""
+        self._views.clear()
+        if self.is_open:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    # The header.
+
+    def read_header(self) -> bytes:
+        return os.pread(self._descriptor, BLOCK_BYTES, 0)
+
+    def write_header(self, header: bytes) -> None:
+        try:
+            written = os.pwrite(self._descriptor, header.ljust(BLOCK_BYTES, b"\0"), 0)
+        except OSError as error:
+            raise self._refusal(f"gets no room for {BLOCK_BYTES:,} bytes more", error) from error
+        if written != BLOCK_BYTES:
+            raise self._refusal(f"gets no room for {BLOCK_BYTES:,} bytes more", OSError(errno.ENOSPC, ""))
+
+    @property
+    def layout(self) -> dict[str, list[int]]:
+        """All regions, for whoever opens the file next."""
+        return {name: [held.begin, held.room, held.reserved] for name, held in self._regions.items()}
+
+    def adopt(self, layout: dict[str, list[int]]) -> bool:
+        """Go on with these regions; says whether the file has all of them."""
+        mapped = self._places()
+        self._regions = {name: _Region(*sizes) for name, sizes in layout.items()}
+        if self._places() != mapped:
+            self._views.clear()
+        held = os.fstat(self._descriptor)
+        is_long_enough = all(region.end <= held.st_size for region in self._regions.values())
+        return is_long_enough and self.occupied_bytes <= min(held.st_blocks * 512, self.most_bytes)
+
+    def _places(self) -> dict[str, tuple[int, int]]:
+        return {name: (region.begin, region.room) for name, region in self._regions.items()}
+
+    # Regions.
+
+    def view(self, name: str, size: int, room: int) -> Array:
+        """The region, with blocks for so many bytes, as far as it can reach; found, or made for `room` bytes.
+
+        Raises:
+            ArenaError: The file system is full.
+        """
+        if name not in self._views:
+            self._map(name, room)
+        self.reserve(name, size)
+        return self._views[name]
+
+    def room(self, name: str) -> int:
+        return self._regions[name].room
+
+    def reserve(self, name: str, end: int) -> None:
+        """The region will be used up to this byte.
+
+        Raises:
+            ArenaError: The file system is full.
+        """
+        region = self._regions[name]
+        end = _whole_blocks(end)
+        wanted = end - region.reserved
+        if wanted <= 0:
+            return
+        if end > region.room or self.occupied_bytes + wanted > self.most_bytes:
+            raise ArenaError(
+                f"{self.path} may occupy {self.most_bytes:,} bytes and holds {self.occupied_bytes:,}; "
+                f"{wanted:,} more are needed: give the file as much as memory="
+            )
+        try:
+            os.posix_fallocate(self._descriptor, region.begin + region.reserved, wanted)
+        except OSError as error:
+            raise self._refusal(f"gets no room for {wanted:,} bytes more", error) from error
+        region.reserved = end
+
+    def give_back(self, name: str, begin: int) -> None:
+        """Nobody needs the region from here on any more."""
+        region = self._regions[name]
+        kept = _whole_blocks(begin)
+        if kept < region.reserved:
+            with suppress(OSError):  # a file system that cannot: the room stays reserved
+                _punch(self._descriptor, region.begin + kept, region.reserved - kept)
+                region.reserved = kept
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Forget these regions."""
+        for name in names:
+            self._views.pop(name, None)
+            self.give_back(name, 0)
+            if self._regions[name].reserved == 0:
+                del self._regions[name]
+
+    def clear(self) -> None:
+        """Forget everything, the header too."""
+        self._views.clear()
+        self._regions.clear()
+        try:
+            os.ftruncate(self._descriptor, 0)
+        except OSError as error:
+            raise self._refusal("cannot be emptied", error) from error
+
+    def _map(self, name: str, room: int) -> None:
+        """Find or make a region, and map it."""
+        if name not in self._regions:
+            room = _whole_blocks(max(room, 1))
+            region = _Region(self._gap(room), room)
+            try:
+                length = max(region.end, os.fstat(self._descriptor).st_size)
+                os.ftruncate(self._descriptor, length)
+            except OSError as error:
+                raise self._refusal("cannot be made longer", error) from error
+            self._regions[name] = region
+        region = self._regions[name]
+        try:
+            mapped = _Mapping(self._descriptor, region.begin, region.room)
+        except OSError as error:
+            raise self._refusal("cannot be mapped", error) from error
+        self._views[name] = np.asarray(mapped)
+
+    def _gap(self, room: int) -> int:
+        """The first place where no region is for so many bytes."""
+        begin = _mappable(BLOCK_BYTES)
+        for region in sorted(self._regions.values(), key=lambda region: region.begin):
+            if begin + room <= region.begin:
+                break
+            begin = _mappable(region.end)
+        return begin
+
+    def _refusal(self, fault: str, error: OSError) -> ArenaError:
+        return ArenaError(
+            f"{self.path} {fault}: {os.strerror(error.errno or errno.EIO)}; free room there, give a smaller "
+            "memory=, or another directory (on Spark by the setting spark.adjoin.arena.dir)"
+        )
+
+
+class _Mapping:
+    """A part of a file as an array; unlike Python's own, it holds no descriptor of its own."""
+
+    def __init__(self, descriptor: int, begin: int, length: int) -> None:
+        self._length = 0
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        address = _libc.mmap(None, length, protection, mmap.MAP_SHARED, descriptor, begin)
+        if address == _MAP_FAILED:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._address, self._length = address, length
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"version": 3, "shape": (self._length,), "typestr": "|u1", "data": (self._address, False)}
+
+    def __del__(self) -> None:
+        if self._length:
+            _libc.munmap(self._address, self._length)
+
+
+def _whole_blocks(size: int) -> int:
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def _mappable(begin: int) -> int:
+    """The next place from which on a file can be mapped."""
+    return -(-begin // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+
+
+def _punch(descriptor: int, begin: int, length: int) -> None:
+    mode = _FALLOC_KEEP_SIZE | _FALLOC_PUNCH_HOLE
+    if _libc.fallocate(descriptor, mode, ctypes.c_int64(begin), ctypes.c_int64(length)) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int64,
+)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MAP_FAILED = ctypes.c_void_p(-1).value

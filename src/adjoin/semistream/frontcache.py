@@ -1,0 +1,283 @@
+"""The cache of a front stage: which of the master's rows it takes in, and how much of the join's memory."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.errors import AdjoinError, ArenaError
+from adjoin.kernels.search import locate_pages
+from adjoin.kernels.types import Array
+from adjoin.master.index import PageIndex
+from adjoin.master.master import Master
+from adjoin.parts.budget import MemoryBudget
+from adjoin.parts.cachesizes import CacheSizes
+from adjoin.parts.columns import Places
+from adjoin.parts.groups import Groups
+from adjoin.parts.pagememory import PageMemory
+from adjoin.parts.tuplecache import TupleCache
+from adjoin.semistream.paged import PagedJoin
+from adjoin.semistream.pairs import PairsByKey, TurnCounts, pairs_by_key
+from adjoin.semistream.residence import GUEST, Residence
+from adjoin.semistream.samepages import is_changed
+from adjoin.semistream.spec import JoinSpec
+
+_FIRST_TIME, _SECOND_TIME, _MOST_TIMES = 1, 2, 64
+_STEADY = 1.5
+"""Heat is halved after every round: a key that answers n rows in each has between n and 2 n before that."""
+_FEW_KEPT, _MANY_KEPT = 0.3, 0.6
+"""Shares of the rows whose turn it is to go that stay because they were wanted."""
+
+
+class FrontCache:
+    """Rows of the master for a front stage, in memory that it shares with the join behind.
+
+    Args:
+        join: The join behind.
+        pages: Its pages.
+        budget: Its budget; this class keeps the account "front".
+        spec: The join.
+        least_bytes: What the join needs in any case.
+        share: The part of all other memory that the cache may take at most.
+        memory: Where the rows lie. If it outlives its users, rows that the last one left and that this
+            version of the master has are there from the start.
+
+    Attributes:
+        rows: The rows; None while there is no memory for any.
+    """
+
+    def __init__(
+        self,
+        join: PagedJoin,
+        pages: Residence,
+        budget: MemoryBudget,
+        spec: JoinSpec,
+        least_bytes: int,
+        share: float,
+        memory: PageMemory,
+    ) -> None:
+        self._join = join
+        self._pages = pages
+        self._budget = budget
+        self._spec = spec
+        self._share = share
+        self._most_bytes = int((budget.total_bytes - least_bytes) * share)
+        self._memory = memory
+        self.rows: TupleCache | None = None
+        self._is_held = False
+        self._is_closed = False
+        self._enough = _FIRST_TIME
+        self._passed_rows = 0
+        self._this_turn = TurnCounts()
+        left = memory.recall(self._key)
+        if left is None or not self._resume(left):
+            self._forget()
+            self._open()
+        pages.guest = self
+
+    def __len__(self) -> int:
+        return 0 if self.rows is None else len(self.rows)
+
+    def _open(self) -> None:
+        """Begin with no rows, if the join can use some and there is room."""
+        master = self._pages.master
+        if not self._spec.predicate.is_equality or master.rows == 0:
+            return
+        schema = _schema_of(master, self._spec)
+        row_bytes = max(16, master.pages * master.page_bytes // master.rows)
+        sizes = CacheSizes.of(schema, self._most_bytes, row_bytes, self._memory.fixed_bytes)
+        if sizes is not None and self._ask(sizes.fixed_bytes):
+            self.rows = TupleCache(schema, sizes, self._ask, self._memory)
+            self._join.observe(self._observe)
+
+    def _forget(self) -> None:
+        """Give all memory to the join behind."""
+        if self.rows is not None:
+            self.rows.close()
+            self.rows = None
+        self._memory.empty()
+        self._join.observe(None)
+        self._budget.set(GUEST, 0)
+        self._join.cede(0)
+
+    def refresh(self, before: PageIndex) -> None:
+        """The join behind goes on with another version; this was the index of the one before."""
+        if self.rows is None:
+            self._open()
+        else:
+            keys = self.rows.keys()
+            self.rows.drop(keys[is_changed(keys, before, self._pages.master.index)])
+
+    def close(self, *, is_sound: bool) -> None:
+        """Let go of the memory; where that outlives, leave the rows if all is as it should be."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self.rows is not None:
+            if is_sound and self._memory.outlives:
+                with suppress(ArenaError):  # no room for what was on the way: nothing is left
+                    self._leave(self.rows)
+            self.rows.close()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structure contradicts itself or its account."""
+        held_bytes = 0
+        if self.rows is not None:
+            self.rows.check_invariants()
+            held_bytes = self.rows.bytes
+        assert self._budget.account(GUEST) == held_bytes
+
+    # Rows that stay when the operator goes.
+
+    @property
+    def _key(self) -> str:
+        """The same for caches that can use each other's rows."""
+        # A semi join looks no further than the first row of a key, so the others may be missing.
+        facts = (self._budget.total_bytes, self._share, self._spec.how, self._spec.predicate.is_equality)
+        schema = _schema_of(self._pages.master, self._spec)
+        return blake2b(repr(facts).encode() + schema.serialize(), digest_size=16).hexdigest()
+
+    def _leave(self, rows: TupleCache) -> None:
+        master = self._pages.master
+        left = {
+            "version": master.version,
+            "index": master.index_name,
+            "enough": self._enough,
+            "rows": rows.leave(),
+        }
+        self._memory.leave(left)
+
+    def _resume(self, left: dict[str, Any]) -> bool:
+        """Go on with rows that the last user left; False if it is not known which of them have changed."""
+        master = self._pages.master
+        rows = TupleCache.resume(_schema_of(master, self._spec), left["rows"], self._ask, self._memory)
+        self.rows = rows
+        self._enough = left["enough"]
+        if left["index"] != master.index_name:
+            try:
+                with master.at(left["version"]) as before:
+                    if before.index_name != left["index"]:
+                        return False
+                    self.refresh(before.index)
+            except AdjoinError:
+                return False
+        self._join.observe(self._observe)
+        self._join.cede(rows.bytes)
+        return True
+
+    # Memory.
+
+    def _ask(self, more_bytes: int) -> bool:
+        """Take so many bytes of the budget for the cache, at the cost of pages."""
+        self._join.cede(self._budget.account(GUEST) + more_bytes)
+        with self.held():
+            if not self._pages.make_room(more_bytes):
+                return False
+        self._budget.add(GUEST, more_bytes)
+        return True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Meanwhile nothing is given to the join behind: somebody works on the rows as they are."""
+        before, self._is_held = self._is_held, True
+        try:
+            yield
+        finally:
+            self._is_held = before
+
+    def give_way(self, lacking_bytes: int) -> None:
+        """Let the join behind have so many bytes."""
+        if self.rows is None or self._is_held:
+            return
+        if self._give_back(self.rows, lacking_bytes) < lacking_bytes:
+            self._forget()
+
+    def _give_back(self, rows: TupleCache, wanted_bytes: int) -> int:
+        freed_bytes = rows.give_back(wanted_bytes)
+        self._budget.add(GUEST, -freed_bytes)
+        self._join.cede(self._budget.account(GUEST))
+        return freed_bytes
+
+    # Rows come and go.
+
+    def _observe(self, keys: Array, stream_row: Array, places: Places) -> None:
+        """Cache the master's rows of keys that were seen often enough."""
+        assert self.rows is not None
+        joined = pairs_by_key(keys, stream_row)
+        seen = self.rows.count(joined.keys, joined.times)
+        chosen = (seen >= self._enough) & ~self.rows.knows(joined.keys)
+        if self._join.waiting_row_bytes:
+            chosen &= self._this_turn.count(self._join.turn, joined) >= self._times_worth(self.rows)(
+                joined.rows
+            )
+        chosen[chosen] = self._are_whole(joined.keys[chosen])
+        if chosen.any():
+            self.rows.put(self._groups(self.rows.schema, joined, chosen, places))
+            self._adapt(self.rows)
+
+    def _adapt(self, rows: TupleCache) -> None:
+        """Ask more of new rows when old ones that are wanted go for them, less when old ones are not."""
+        if not rows.is_full:
+            self._enough = _FIRST_TIME
+        elif rows.kept_share > _MANY_KEPT:
+            self._enough = min(self._enough + 1, _MOST_TIMES)
+        elif rows.kept_share < _FEW_KEPT:
+            self._enough = max(self._enough - 1, _SECOND_TIME)
+
+    def _times_worth(self, rows: TupleCache) -> Callable[[Array], Array | float]:
+        """How many stream rows at a time make so many master rows of a key worth their memory."""
+        saved_bytes = self._join.waiting_row_bytes
+        return lambda count: rows.group_bytes(count) / saved_bytes if saved_bytes else 0.0
+
+    def pass_on(self, stream_rows: int) -> None:
+        """Rows went on to the join behind; once they are as many as its queue holds, a round is over.
+
+        What did not answer enough rows in a round gives its memory back.
+        """
+        self._passed_rows += stream_rows
+        if self.rows is None or self._passed_rows < self._join.rows_of_a_round:
+            return
+        self._passed_rows = 0
+        worth = self._times_worth(self.rows)
+        if self.rows.forget(lambda count: _STEADY * worth(count)):
+            self._give_back(self.rows, self.rows.free_bytes)
+
+    def _are_whole(self, keys: Array) -> Array:
+        """Whether all rows of each key are on one page; keys ascend."""
+        index = self._pages.index
+        start, stop = locate_pages(keys, keys, index.first, index.last)
+        return stop - start == 1
+
+    def _groups(self, schema: pa.Schema, joined: PairsByKey, chosen: Array, places: Places) -> Groups:
+        """The master's rows of the chosen keys, as many as the work of a step has room for."""
+        pages = self._pages
+        limit_bytes = pages.split.output_bytes // 4
+        at = joined.pairs[np.repeat(chosen, joined.rows)]
+        rows = joined.rows[chosen]
+        wanted = Places(places.slots[at], places.rows[at])
+        names = schema.names[1:]
+        sizes = np.zeros(len(at), np.int64)
+        for name in names:
+            sizes += pages.columns.value_bytes(pages.column(name), wanted)
+        ends = np.cumsum(rows)
+        groups = int(np.searchsorted(np.cumsum(sizes)[ends - 1], limit_bytes, "right"))
+        keys, rows = joined.keys[chosen][:groups], rows[:groups]
+        wanted = wanted.slice(0, int(rows.sum()))
+        arrays = [pages.columns.take(pages.column(name), wanted) for name in names]
+        batch = pa.RecordBatch.from_arrays([pa.array(np.repeat(keys, rows)), *arrays], schema=schema)
+        return Groups(keys, rows, batch, np.zeros(groups, np.uint8))
+
+
+def _schema_of(master: Master, spec: JoinSpec) -> pa.Schema:
+    """The encoded key, and the columns that are put out or compared."""
+    names = dict.fromkeys((*spec.columns, *spec.verified))
+    stored = [master.stored_schema.field(name) for name in names]
+    fields = [pa.field(field.name, _storage(field.type), field.nullable) for field in stored]
+    return pa.schema([pa.field("_adjoin_key", pa.int64(), False), *fields])
+
+
+def _storage(type_: pa.DataType) -> pa.DataType:
+    return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
