@@ -30,11 +30,9 @@ _LEAST_ROOM_BYTES = (64 << 10) + 17 * 8300
 class FixedCache(CMeshJoin):  # type: ignore[misc, valid-type]
     """CMESHJOIN whose cache has a given size: rows are cached whether or not they are worth their memory."""
 
-    def _times_worth(self, rows: Any) -> float:  # noqa: ARG002
-        return 0.0
-
-    def _forget_cold(self) -> None:
-        return
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._cache._times_worth = lambda _: lambda _: 0.0
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ def verdict(curves: Curves) -> Verdict:
         f"{best[0]:,.0f} "
         f"and {best[-1]:,.0f} million with the best parts",
         why=(
-            "The paper does not say how large its parts were. Its numbers follow from parts of 2 pages of "
-            "8 KB; the "
-            "best ones for a plain disk are three hundred times as large, and an iteration does the more."
+            "The paper does not say how large its parts were. Both of its numbers follow from parts of 2 "
+            "pages of "
+            "8 KB; the best for a plain disk are three hundred times as large, and answer the more."
         ),
     )
 
