@@ -22,12 +22,11 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=off < 0.15 and curves[FIXED][0] < 0.8 * top and curves[FIXED][-1] < 0.95 * top,
         number=f"best fixed share {best:g} % ({top:,.0f} rows/s), by the model {predicted:g} % "
-        f"({max(curves[MODEL]):,.0f} rows/s); they differ by at most {100 * off:.0f} %; "
-        f"left to adjoin's rule {max(curves[RULE]):,.0f} rows/s",
+        f"({max(curves[MODEL]):,.0f} rows/s); they differ by at most {100 * off:.0f} %; left to adjoin's "
+        f"rule {max(curves[RULE]):,.0f} rows/s",
         why=(
             "A cache that takes in every row it sees does not hold exactly the most frequent ones, as the "
-            "model "
-            "assumes; the rule by which adjoin admits rows holds nearly those, and needs no size."
+            "model assumes; the rule by which adjoin admits rows holds nearly those, and needs no size."
         ),
     )
 

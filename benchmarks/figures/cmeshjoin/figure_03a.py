@@ -12,13 +12,12 @@ def verdict(curves: Curves) -> Verdict:
     shares = [100 * ratio for ratio in curves.ratios("CMESHJOIN", HERE)]
     return Verdict(
         holds=curves.is_rising("CMESHJOIN") and min(shares) > 50,
-        number=f"{curves['CMESHJOIN'][0]:,.0f} thousand rows at 1 %, {curves['CMESHJOIN'][-1]:,.0f} at 10 %: "
-        f"{min(shares):.0f} to {max(shares):.0f} % of the best by the model ({curves[PRINTED][0]:,.0f} and "
-        f"{curves[PRINTED][-1]:,.0f} with the paper's bytes)",
+        number=f"{curves['CMESHJOIN'][0]:,.0f} thousand rows at 1 %, {curves['CMESHJOIN'][-1]:,.0f} at "
+        f"10 %: {min(shares):.0f} to {max(shares):.0f} % of the best by the model "
+        f"({curves[PRINTED][0]:,.0f} and {curves[PRINTED][-1]:,.0f} with the paper's bytes)",
         why=(
             "The join finds the size itself, by admitting rows that are worth their memory; it is more "
-            "careful than "
-            "the model, as the top is flat and counts of few rows are uncertain."
+            "careful than the model, as the top is flat and counts of few rows are uncertain."
         ),
     )
 

@@ -14,13 +14,11 @@ def verdict(curves: Curves) -> Verdict:
     least, most = (allowed(CMESHJOIN.with_(memory=share)) for share in (0.01, 0.1))
     return Verdict(
         holds=ratios[0] >= 5 and ratios[-1] >= 7,
-        number=f"{ratios[0]:.1f} times MESHJOIN at 1 %, {ratios[-1]:.1f} times at 10 %; the paper's model "
-        "allows "
-        f"{least:.1f} and {most:.1f}",
+        number=f"{ratios[0]:.1f} times MESHJOIN at 1 %, {ratios[-1]:.1f} times at 10 %; the paper's "
+        f"model allows {least:.1f} and {most:.1f}",
         why=(
             "No cache of the most frequent rows can do what is claimed, by the paper's own equations. "
-            "What it measured "
-            "beyond that may be due to its MESHJOIN, or to MySQL, from which it read."
+            "What it measured beyond that may be due to its MESHJOIN, or to MySQL, from which it read."
         ),
     )
 

@@ -21,12 +21,11 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=ratios[0] >= 4.5 and ratios[-1] >= 6.5,
         number=f"{ratios[0]:.1f} times MESHJOIN at 20 million rows, {ratios[-1]:.1f} times at 100; the "
-        "paper's model "
-        f"allows {bounds[0]:.1f} and {bounds[1]:.1f}; at least {over_inlj:,.0f} times INLJ",
+        f"paper's model allows {bounds[0]:.1f} and {bounds[1]:.1f}; at least {over_inlj:,.0f} times INLJ",
         why=(
             "With the same memory a larger master leaves less of it in the cache. So the gain must fall "
-            "with the size "
-            "of the master, by the paper's own model as well; that it rose cannot be due to the cache."
+            "with the size of the master, by the paper's own model as well; that it rose cannot be due to "
+            "the cache."
         ),
     )
 
@@ -37,8 +36,7 @@ FIGURE = Figure(
     title="Service rate over the size of the master, memory 1.12 GB, skew 1",
     claim=(
         "CMESHJOIN is 4.5 times as fast as MESHJOIN with 20 million rows, 6.5 times with 100 million, and "
-        "far faster "
-        "than INLJ."
+        "far faster than INLJ."
     ),
     sweep=Sweep("rows of the master, millions", (20, 40, 70, 100), with_rows),
     contenders={

@@ -25,8 +25,7 @@ FIGURE = Figure(
     title="Service rate over skew, memory 10 %",
     claim=(
         "CMESHJOIN is about 7 times as fast as MESHJOIN at skew 1; at skew 0 it is slower by a constant "
-        "factor; "
-        "MESHJOIN falls slightly with skew."
+        "factor; MESHJOIN falls slightly with skew."
     ),
     sweep=SKEW_SWEEP,
     contenders={"CMESHJOIN": CMESHJOIN, "MESHJOIN": MESHJOIN},

@@ -12,12 +12,10 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=max(plain) >= 3.5,
         number=f"{min(plain):.2f} to {max(plain):.2f} times MESHJOIN on the benchmark's keys, "
-        f"{min(skewed):.2f} to "
-        f"{max(skewed):.2f} times with skew 1",
+        f"{min(skewed):.2f} to {max(skewed):.2f} times with skew 1",
         why=(
             "Orders spread evenly over two thirds of the customers: no row is worth caching, so nothing "
-            "can be gained. "
-            "The paper must have used other keys than those of the benchmark."
+            "can be gained. The paper must have used other keys than those of the benchmark."
         ),
     )
 

@@ -13,10 +13,10 @@ def verdict(curves: Curves) -> Verdict:
         holds=min(ratios) > 1,
         number=f"{min(ratios):.2f} to {max(ratios):.2f} times MESHJOIN",
         why=(
-            "A longitude has 555 reports on average, on nine pages, and all of them would have to be cached: "
-            "70 KB, which only pays if a thousand rows wait for it. Keys on several pages are not cached "
-            "here. "
-            "The paper caches one report of a longitude, which loses the results of all others."
+            "A longitude has 555 reports on average, on nine pages, and all of them would have to be "
+            "cached: 70 KB, which only pays if a thousand rows wait for it. Keys on several pages are not "
+            "cached here. The paper caches one report of a longitude, which loses the results of all "
+            "others."
         ),
     )
 

@@ -16,8 +16,8 @@ from benchmarks.figures.simulation import PAPERS_DISK, Machine
 PAPER = Paper(
     name="cmeshjoin",
     citation=(
-        "M. A. Naeem, G. Weber, G. Dobbie, C. Lutteroth: A Generic Front-Stage for Semi-Stream Processing, "
-        "CIKM 2013"
+        "M. A. Naeem, G. Weber, G. Dobbie, C. Lutteroth: A Generic Front-Stage for Semi-Stream "
+        "Processing, CIKM 2013"
     ),
     scale=200,
     setting=Path(__file__).with_name("setting.md").read_text(),

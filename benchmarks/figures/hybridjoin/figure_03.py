@@ -35,8 +35,7 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=all(later < before for before, later in pairwise(used)),
         number=f"of a million stream rows {used[0]:,.0f} want the first segment, {used[1]:,.0f} the next "
-        "shown, "
-        f"{used[-1]:,.0f} the last",
+        f"shown, {used[-1]:,.0f} the last",
     )
 
 

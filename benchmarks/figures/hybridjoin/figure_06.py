@@ -24,9 +24,8 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=rates[0] < 0.8 * top and rates[-1] < 0.8 * top and BEST / 2 <= best <= BEST * 2,
         number=f"best {top:,.0f} rows/s at {best:g} pages, closed form {BEST:.0f}; {rates[0] / top:.2f} "
-        "of that at "
-        f"{curves.x[0]:g}, {rates[-1] / top:.2f} at {curves.x[-1]:g}; the corrected model is off by at most "
-        f"{100 * off[0]:.0f} %, the printed one by {100 * off[1]:.0f} %",
+        f"of that at {curves.x[0]:g}, {rates[-1] / top:.2f} at {curves.x[-1]:g}; the corrected model is "
+        f"off by at most {100 * off[0]:.0f} %, the printed one by {100 * off[1]:.0f} %",
         why="The constant 1.36 of the printed one was fitted to one size; see docs/cost_models.md.",
     )
 

@@ -14,15 +14,13 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=min(slow) > 2 and min(fast) > 2,
         number=f"MESHJOIN takes {min(slow):.1f} to {max(slow):.1f} times as long at 125 rows/s, "
-        f"{min(fast):.1f} to "
-        f"{max(fast):.1f} times at 1000, {min(full):.2f} to {max(full):.2f} times when rows are always there",
+        f"{min(fast):.1f} to {max(fast):.1f} times at 1000, {min(full):.2f} to {max(full):.2f} times "
+        "when rows are always there",
         why=(
             "It holds for slow streams alone; the paper does not say how fast its stream was. The slower "
-            "it is, the "
-            "fewer pages HYBRIDJOIN reads, while MESHJOIN reads all. While memory is full, time follows "
-            "from rows "
-            "that wait and rows per second: both have as many waiting, and MESHJOIN joins a row after "
-            "half its stay."
+            "it is, the fewer pages HYBRIDJOIN reads, while MESHJOIN reads all. While memory is full, "
+            "time follows from rows that wait and rows per second: both have as many waiting, and "
+            "MESHJOIN joins a row after half its stay."
         ),
     )
 

@@ -11,13 +11,12 @@ def verdict(curves: Curves) -> Verdict:
     over_inlj = min(curves.ratios("HYBRIDJOIN", "INLJ"))
     return Verdict(
         holds=min(ratios) > 1 and over_inlj > 1 and ratios[-1] < ratios[0],
-        number=f"{ratios[0]:.2f} times MESHJOIN at {curves.x[0]:g} million rows, {ratios[-1]:.2f} times at "
-        f"{curves.x[-1]:g}; at least {over_inlj:,.0f} times INLJ",
+        number=f"{ratios[0]:.2f} times MESHJOIN at {curves.x[0]:g} million rows, {ratios[-1]:.2f} times "
+        f"at {curves.x[-1]:g}; at least {over_inlj:,.0f} times INLJ",
         why=(
             "It is the best throughout, but its advantage grows. With a small master both are held back "
-            "by the "
-            "processor, which takes 1 µs for a row here. And there are few loads then: the first page takes "
-            "part in much of the stream, and a load of it empties much of the queue."
+            "by the processor, which takes 1 µs for a row here. And there are few loads then: the first "
+            "page takes part in much of the stream, and a load of it empties much of the queue."
         ),
     )
 

@@ -19,8 +19,7 @@ def verdict(curves: Curves) -> Verdict:
         number="off by at most " + "; ".join(f"{100 * share:.1f} % ({name})" for name, share in off.items()),
         why=(
             "Most of an iteration is the read, which all forms count alike; the rows of an iteration are "
-            "where "
-            "forms differ, see figure 6."
+            "where forms differ, see figure 6."
         ),
     )
 

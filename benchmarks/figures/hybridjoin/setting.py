@@ -8,8 +8,8 @@ from benchmarks.figures.queues.setting import MEGABYTE, QueueSetting
 PAPER = Paper(
     name="hybridjoin",
     citation=(
-        "M. A. Naeem, G. Dobbie, G. Weber: HYBRIDJOIN for Near-Real-Time Data Warehousing, "
-        "International Journal of Data Warehousing and Mining 7(4), 2011"
+        "M. A. Naeem, G. Dobbie, G. Weber: HYBRIDJOIN for Near-Real-Time Data Warehousing, International "
+        "Journal of Data Warehousing and Mining 7(4), 2011"
     ),
     scale=50,
     setting=Path(__file__).with_name("setting.md").read_text(),

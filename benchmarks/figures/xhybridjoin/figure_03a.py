@@ -14,9 +14,9 @@ def verdict(curves: Curves) -> Verdict:
         holds=min(over_hybrid) > 1.1
         and min(over_mesh) > 1.1
         and max(abs(each - 1) for each in second) < 0.05,
-        number=f"X-HYBRIDJOIN {min(over_hybrid):.2f} to {max(over_hybrid):.2f} times HYBRIDJOIN; HYBRIDJOIN "
-        f"{min(hybrid):.2f} to {max(hybrid):.2f} times MESHJOIN; R-MESHJOIN {min(second):.2f} to "
-        f"{max(second):.2f} times MESHJOIN",
+        number=f"X-HYBRIDJOIN {min(over_hybrid):.2f} to {max(over_hybrid):.2f} times HYBRIDJOIN; "
+        f"HYBRIDJOIN {min(hybrid):.2f} to {max(hybrid):.2f} times MESHJOIN; R-MESHJOIN {min(second):.2f} "
+        f"to {max(second):.2f} times MESHJOIN",
         why="With much memory all come close to the million rows a second that the processor can do here.",
     )
 
@@ -27,8 +27,7 @@ FIGURE = Figure(
     title="Service rate over memory, master of 2 million rows",
     claim=(
         "X-HYBRIDJOIN is significantly better with every memory; HYBRIDJOIN is slightly better than "
-        "MESHJOIN and "
-        "R-MESHJOIN, which are alike."
+        "MESHJOIN and R-MESHJOIN, which are alike."
     ),
     sweep=MEMORY_SWEEP,
     contenders=JOINS,

@@ -13,12 +13,11 @@ def verdict(curves: Curves) -> Verdict:
         holds=all(share < 100 for share in shares)
         and abs(shares[0] - 70) <= 10
         and abs(shares[-1] - 50) <= 10,
-        number=f"HYBRIDJOIN has {shares[0]:.0f} % of X-HYBRIDJOIN at 0.5 million rows, {shares[-1]:.0f} % "
-        "at 8",
+        number=f"HYBRIDJOIN has {shares[0]:.0f} % of X-HYBRIDJOIN at 0.5 million rows, {shares[-1]:.0f} "
+        "% at 8",
         why=(
             "It falls as in the paper, and further: rows that pinned pages answer do not wait here, so "
-            "that they take "
-            "no memory from the others."
+            "that they take no memory from the others."
         ),
     )
 

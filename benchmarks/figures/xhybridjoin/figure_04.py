@@ -22,9 +22,8 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=over_pinned < 0.95 and over_swappable < 0.95,
         number=f"best {max(tops):,.0f} rows/s with {SWAPPABLE[tops.index(max(tops))]} swappable and "
-        f"{best:g} pinned "
-        f"pages; at the ends at most {over_pinned:.2f} of that over pinned, {over_swappable:.2f} over "
-        "swappable pages",
+        f"{best:g} pinned pages; at the ends at most {over_pinned:.2f} of that over pinned, "
+        f"{over_swappable:.2f} over swappable pages",
     )
 
 

@@ -9,8 +9,7 @@ PAPER = Paper(
     name="xhybridjoin",
     citation=(
         "M. A. Naeem, G. Dobbie, G. Weber: Efficient Processing of Streaming Updates with Archived Master "
-        "Data in "
-        "Near-Real-Time Data Warehousing, Knowledge and Information Systems, 2013"
+        "Data in Near-Real-Time Data Warehousing, Knowledge and Information Systems, 2013"
     ),
     scale=50,
     setting=Path(__file__).with_name("setting.md").read_text(),
@@ -32,6 +31,5 @@ DISK_PAGES, PINNED_PAGES = 400, 1600
 
 WHY_EQUATION_9 = (
     "Equation 9 takes the variance of a binomial distribution for its mean, and the load of the oldest "
-    "row for an "
-    "average one; with both corrected the model agrees, see docs/cost_models.md."
+    "row for an average one; with both corrected the model agrees, see docs/cost_models.md."
 )
