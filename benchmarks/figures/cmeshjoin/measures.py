@@ -1,0 +1,133 @@
+"""What a point of these figures is the measure of, measured or predicted."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pyarrow as pa
+
+from adjoin.master.device import SimulatedDisk
+from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.parts.clock import SimulatedClock
+from adjoin.semistream.models import cmeshjoin, meshjoin
+from adjoin.semistream.models.iteration import best_buffer_bytes
+from adjoin.semistream.models.setting import CostConstants
+from adjoin.semistream.models.setting import Setting as Sizes
+from benchmarks.figures.cmeshjoin.data import Synthetic
+from benchmarks.figures.cmeshjoin.setting import CacheSetting, Scaled
+from benchmarks.figures.figure import Measurement, World
+from benchmarks.figures.simulation import Machine
+
+_PORTION_ROWS = 500
+_FEW_ROWS = 300
+MASTER_ROW_BYTES, WAITING_ROW_BYTES = 120, 24
+"""As the paper counts them; a cached row takes 8 bytes more."""
+CACHED_ROW_BYTES_HERE, WAITING_ROW_BYTES_HERE = 159, 69
+"""A row of 126 bytes on its page and its entry of the table; a row of 20 bytes, its key and its state."""
+_USED_SHARE = 0.9
+"""Of the memory; the rest is for work and for rows that arrive meanwhile."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a join did in the steady state.
+
+    Attributes:
+        rows_per_second: The service rate.
+        hit_share: Share of rows that the cache answers.
+        cached_rows: Keys in the cache, in the paper's size.
+        rows_waiting: Rows that wait, in the paper's size.
+    """
+
+    rows_per_second: float
+    hit_share: float = 0.0
+    cached_rows: float = 0.0
+    rows_waiting: float = 0.0
+
+
+def service_rate(setting: CacheSetting, world: World) -> Measurement:
+    """Rows per second when rows are always there."""
+    served = served_in(setting, world)
+    return Measurement(served.rows_per_second, vars(served))
+
+
+def cached_rows(setting: CacheSetting, world: World) -> Measurement:
+    """Thousand rows in the cache."""
+    served = served_in(setting, world)
+    return Measurement(served.cached_rows / 1000, vars(served))
+
+
+@cache
+def served_in(setting: CacheSetting, world: World) -> Served:
+    """Measured or predicted, once for all figures that want it."""
+    scaled = Scaled(setting, replace(world, scale=max(1, world.scale // setting.data.finer)))
+    return serve(scaled) if setting.model is None else predict(scaled)
+
+
+def sizes_of(setting: CacheSetting) -> Sizes:
+    """As models want them, at the paper's size; memory is all used by rows, cache and disk buffer."""
+    assert isinstance(setting.data, Synthetic)
+    master_rows = setting.data.rows
+    memory = setting.memory_bytes or setting.memory * master_rows * MASTER_ROW_BYTES
+    if setting.model == "paper":
+        return Sizes(memory, master_rows, MASTER_ROW_BYTES, WAITING_ROW_BYTES)
+    return Sizes(_USED_SHARE * memory, master_rows, CACHED_ROW_BYTES_HERE - 8, WAITING_ROW_BYTES_HERE)
+
+
+def predict(scaled: Scaled) -> Served:
+    """The model of the paper, with the rate of the join behind from the model of MESHJOIN."""
+    setting, sizes = scaled.setting, sizes_of(scaled.setting)
+    assert isinstance(setting.data, Synthetic)
+    cached = cmeshjoin.best_cache_rows(sizes, setting.data.skew)
+    if setting.cache_share is not None:
+        cached = setting.cache_share * sizes.memory_bytes / (sizes.master_row_bytes + 8)
+    rest = Sizes(
+        sizes.memory_bytes - cached * (sizes.master_row_bytes + 8),
+        sizes.master_rows,
+        scaled.master.bytes / scaled.master.rows,
+        sizes.waiting_row_bytes,
+    )
+    disk = CostConstants(
+        scaled.disk.positioning_seconds * scaled.world.scale, scaled.disk.block_seconds / BLOCK_BYTES
+    )
+    behind = meshjoin.service_rate(rest, disk, best_buffer_bytes(sizes, disk))
+    share = cmeshjoin.cached_share(cached, sizes.master_rows, setting.data.skew) if cached else 0.0
+    return Served(behind / (1 - share), share, cached)
+
+
+def serve(scaled: Scaled) -> Served:
+    """What the join does after some rounds over the master, in as many more."""
+    clock = SimulatedClock()
+    machine = Machine(clock, SimulatedDisk(clock, scaled.disk))
+    with scaled.operator(machine) as operator:
+        portions = _portions(scaled)
+        if scaled.setting.algorithm == "inlj":
+            for _ in operator.push(next(portions).slice(0, _FEW_ROWS)):
+                pass
+            return Served(_FEW_ROWS / clock.now())
+        round_pages = scaled.setting.data.rounds * scaled.master.pages
+        before, began = _hand_over(operator, portions, round_pages), clock.now()
+        after = _hand_over(operator, portions, 2 * round_pages)
+    rows = after["rows_in"] - before["rows_in"]
+    return Served(
+        rows_per_second=rows / (clock.now() - began),
+        hit_share=(after.get("front_hits", 0) - before.get("front_hits", 0)) / rows,
+        cached_rows=after.get("front_keys", 0) * scaled.world.scale,
+        rows_waiting=after["rows_waiting"] * scaled.world.scale,
+    )
+
+
+def _portions(scaled: Scaled) -> Iterator[pa.RecordBatch]:
+    for batch in scaled.setting.data.stream(scaled.world):
+        for first in range(0, batch.num_rows, _PORTION_ROWS):
+            yield batch.slice(first, _PORTION_ROWS)
+
+
+def _hand_over(operator: object, portions: Iterator[pa.RecordBatch], pages: int) -> dict[str, float]:
+    """Until so many pages have been read; returns the counters then."""
+    metrics: dict[str, float] = operator.metrics()  # type: ignore[attr-defined]
+    while metrics["pages_read"] < pages:
+        for _ in operator.push(next(portions)):  # type: ignore[attr-defined]
+            pass
+        metrics = operator.metrics()  # type: ignore[attr-defined]
+    return metrics

@@ -1,0 +1,57 @@
+"""How much of the stream wants which part of the master."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from adjoin.workloads import Zipf
+from benchmarks.figures.figure import Curves, Figure, Measurement, Sweep, Verdict, World
+from benchmarks.figures.hybridjoin.setting import PAPER
+
+_PAGES = 16_000
+_ROWS_PER_PAGE = 65
+_SEGMENT_PAGES = 20
+_STREAM_ROWS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Pages that lie together; `first_page` is the first."""
+
+    first_page: int = 0
+
+
+def use(segment: Segment, world: World) -> Measurement:
+    """Stream rows that want one of the pages, of a million."""
+    keys = Zipf(_PAGES * _ROWS_PER_PAGE, form="continuous", seed=world.seed).draw(_STREAM_ROWS)
+    page = keys // _ROWS_PER_PAGE - segment.first_page
+    return Measurement(1e6 * float(np.mean((page >= 0) & (page < _SEGMENT_PAGES))))
+
+
+def verdict(curves: Curves) -> Verdict:
+    """It falls along the master."""
+    used = curves["stream"]
+    return Verdict(
+        holds=all(later < before for before, later in pairwise(used)),
+        number=f"of a million stream rows {used[0]:,.0f} want the first segment, {used[1]:,.0f} the next "
+        f"shown, {used[-1]:,.0f} the last",
+    )
+
+
+FIGURE = Figure(
+    name="hybridjoin-03",
+    paper=PAPER,
+    title="Stream rows that want a segment of 20 pages, by its place in a master of 16,000 pages",
+    claim="The rate of page use decreases towards the end of the master.",
+    sweep=Sweep(
+        "first page of the segment",
+        (0, 500, 1000, 2000, 4000, 8000, 15_980),
+        lambda _, x: Segment(int(x)),
+    ),
+    contenders={"stream": Segment()},
+    measure=use,
+    verdict=verdict,
+    unit="rows of a million",
+    is_logarithmic=True,
+)

@@ -1,0 +1,1 @@
+"""What the figures of joins have in common whose rows wait in a queue."""
