@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin import SSIJ, Master
+from adjoin import Master
 from adjoin.master.device import Cost, SimulatedDisk
 from adjoin.parts.clock import SimulatedClock
 
@@ -27,7 +27,7 @@ def sales(keys: Any) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(keys, pa.int64()), "sale": np.arange(len(keys))})
 
 
-def results(join: SSIJ, batches: list[Any]) -> pa.Table:
+def results(join: Any, batches: list[Any]) -> pa.Table:
     schema = join.schema_of(sales([]).schema)
     return pa.Table.from_batches(list(join.run(batches)), schema=schema)
 

@@ -83,7 +83,7 @@ def test_nothing_is_lost_when_another_join_takes_over(how, unique, monkeypatch):
     stream = batches(KEYS, 12_000, 0.5)
     join = AutoJoin(unique, on="id", how=how, memory="1MB", **disk())
     wanted = expected(pa.Table.from_batches(stream), products(KEYS, width=100), Predicate("id"), how)
-    assert_same_rows(results(join, stream), wanted)  # type: ignore[arg-type]
+    assert_same_rows(results(join, stream), wanted)
     metrics = join.metrics()
     assert metrics["choices"] > 3
     assert metrics["rows_in"] == 12_000

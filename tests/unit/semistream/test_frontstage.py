@@ -49,7 +49,8 @@ def test_cached_are_the_keys_whose_waiting_rows_would_take_more_memory(master):
         run(join, skewed(400_000))
         metrics = join.metrics()
         waiting_rows = metrics["rows_waiting"]
-        worth = float(join._cache._times_worth(join._cache.rows)(np.array([1]))[0])
+        cache: Any = join._cache
+        worth = float(cache._times_worth(cache.rows)(np.array([1]))[0])
     share = np.arange(1, ROWS + 1) ** -1.0
     share /= share.sum()
     hit_share = metrics["front_hits"] / metrics["rows_in"]
@@ -69,9 +70,10 @@ def test_without_skew_hardly_anything_is_cached(master):
 def test_what_the_stream_no_longer_wants_goes(master):
     with CMeshJoin(master, on="id", memory="2MB", **slow_disk()) as join:
         run(join, skewed(200_000))
-        before = set(join._cache.rows.keys().tolist())
+        cache: Any = join._cache
+        before = set(cache.rows.keys().tolist())
         run(join, skewed(200_000, shift=ROWS // 2))
-        after = set(join._cache.rows.keys().tolist())
+        after = set(cache.rows.keys().tolist())
         hits = join.metrics()["front_hits"]
         run(join, skewed(20_000, shift=ROWS // 2))
         assert len(before & after) < 0.2 * len(before)

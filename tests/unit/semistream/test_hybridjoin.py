@@ -37,13 +37,17 @@ class Watched(Loads):
         yield from super().relieve()
 
 
+def log_of(join: Any) -> list[tuple[int, int, int]]:
+    return list(join._stage.log)
+
+
 def test_a_memory_full_of_rows_is_answered_between_two_loads_of_a_page(master, monkeypatch):
     """Theorem 1: not more reads than MESHJOIN."""
     monkeypatch.setattr("adjoin.semistream.hybridjoin.Loads", Watched)
     with HybridJoin(master, on="id", memory="1MB", disk_pages=16, **slow_disk()) as join:
         for batch in skewed(60_000):
             list(join.push(batch))
-        log = join._stage.log
+        log = log_of(join)
     last: dict[int, tuple[int, int]] = {}
     repeats = 0
     for partition, answered, waiting in log:
@@ -148,7 +152,7 @@ def test_rows_that_left_give_their_memory_back(master, monkeypatch):
         for batch in skewed(40_000):
             list(join.push(batch))
             join.check_invariants()
-        waiting = [rows for _, _, rows in join._stage.log]
+        waiting = [rows for _, _, rows in log_of(join)]
     assert min(waiting) > 0.8 * max(waiting)
 
 

@@ -25,6 +25,10 @@ def uniform(rows: int, seed: int = 1) -> list[pa.RecordBatch]:
     return [sales(keys[begin : begin + 700]) for begin in range(0, rows, 700)]
 
 
+def portions_of(join: Any) -> int:
+    return int(join._stage._portions)
+
+
 @pytest.mark.parametrize("kind", [MeshJoin, RMeshJoin])
 def test_reads_are_the_same_whatever_the_stream_asks_for(kind, master):
     pages = set()
@@ -42,7 +46,7 @@ def test_every_row_sees_every_page_once(master):
         list(join.push(sales([2, 4])))
         list(join._stage.relieve())
         list(join.push(sales([6])))
-        for _ in range(join._stage._portions - 1):
+        for _ in range(portions_of(join) - 1):
             assert join._stage.rows_waiting == 3
             list(join._stage.relieve())
         assert join._stage.rows_waiting == 1
@@ -67,7 +71,7 @@ def test_chunks_of_different_sizes_leave_as_chunks(stage, exact, master, monkeyp
     join = MeshJoin(master, on="id", memory="600KB", disk_pages=16, **slow_disk())
     wanted = expected(pa.Table.from_batches(batches), products(ROWS, width=100), Predicate("id"), "inner")
     rows = sum(out.num_rows for batch in batches for out in _pushed(join, batch))
-    for _ in range(2 * join._stage._portions):
+    for _ in range(2 * portions_of(join)):
         rows += sum(out.num_rows for out in (join._stage.relieve() if join._stage.rows_waiting else ()))
     assert (rows == wanted.num_rows) == exact
     join.close()
@@ -93,7 +97,8 @@ def test_rows_enter_evenly_over_the_round(master):
     with MeshJoin(master, on="id", memory="1MB", disk_pages=16, **slow_disk()) as join:
         for batch in uniform(30_000):
             list(join.push(batch))
-        sizes = [rows for _, rows in list(join._stage._chunks)[1:-1]]
+        stage: Any = join._stage
+        sizes = [rows for _, rows in list(stage._chunks)[1:-1]]
     assert len(sizes) > 10
     assert max(sizes) <= 1.1 * min(sizes)
 

@@ -109,7 +109,7 @@ def test_rows_per_round_of_the_scan(memory, master):
 @pytest.mark.parametrize("exponent", [0.8, 1.0])
 def test_the_gain_of_the_cache(exponent, master):
     """Service rate of CMESHJOIN to MESHJOIN: what the cache answers, for the memory it takes."""
-    zipf = {"exponent": exponent, "placement": "random", "seed": 1}
+    zipf: dict[str, Any] = {"exponent": exponent, "placement": "random", "seed": 1}
     plain = Run(MeshJoin, master, 0.2, Zipf(ROWS, **zipf))
     cached = Run(CMeshJoin, master, 0.2, Zipf(ROWS, **zipf))
     keys = int(cached.metrics["front_keys"])
@@ -123,7 +123,7 @@ GRID = (4, 8, 16, 32, 64, 128)
 
 
 def test_the_tuned_disk_buffer_is_within_a_step_of_the_best(master):
-    zipf = {"exponent": 1.0, "placement": "random", "seed": 1}
+    zipf: dict[str, Any] = {"exponent": 1.0, "placement": "random", "seed": 1}
     rates = [Run(HybridJoin, master, 0.2, Zipf(ROWS, **zipf), disk_pages=pages).rate for pages in GRID]
     best = int(np.argmax(rates))
     tuned = Run(HybridJoin, master, 0.2, Zipf(ROWS, **zipf))
@@ -132,7 +132,7 @@ def test_the_tuned_disk_buffer_is_within_a_step_of_the_best(master):
 
 
 def test_the_tuned_pinned_part_is_within_a_step_of_the_best(master):
-    zipf = {"exponent": 1.0, "placement": "noperm", "seed": 1}
+    zipf: dict[str, Any] = {"exponent": 1.0, "placement": "noperm", "seed": 1}
     rates = [Run(XHybridJoin, master, 0.2, Zipf(ROWS, **zipf), pinned_pages=pages).rate for pages in GRID]
     best = int(np.argmax(rates))
     tuned = Run(XHybridJoin, master, 0.2, Zipf(ROWS, **zipf))

@@ -95,7 +95,7 @@ def test_a_join_with_an_empty_master_grows_with_it(tmp_path):
     empty = build(full.slice(0, 0), tmp_path)
     master = empty.apply(full.append_column("_op", pa.array(["upsert"] * len(full))), txn="all")
     for name in ALGORITHM_NAMES:
-        kind = algorithm_named(name)
+        kind: Any = algorithm_named(name)
         with kind(empty, on="id", how="left", memory="2MB", **slow_disk()) as join:
             rows = sum(out.num_rows for out in (*join.push(sales([1])), *join.refresh(master)))
             keys = np.random.default_rng(1).integers(0, 40_000, 3_000)
