@@ -22,8 +22,6 @@ from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
 
 _ROW_COST = KeyedRows.row_bytes + RowQueue.state_bytes
-_STATE_BYTES = 17
-"""Of a row that waits, where all columns have a fixed width."""
 
 
 class Scan(Answering):
@@ -97,7 +95,7 @@ class Scan(Answering):
             possible &= valid
         chosen = np.flatnonzero(possible)
         while len(chosen):
-            waiting = rows.select(chosen[: self._rows_before_next_portion(taken)])
+            waiting = rows.select(chosen[: self._rows_before_next_portion(rows)])
             if len(waiting) and self._hold(waiting):
                 chosen = chosen[len(waiting) :]
             elif self.queue.rows:
@@ -129,11 +127,11 @@ class Scan(Answering):
         """Rows that entered before the next portion already."""
         return self._chunks[-1][1] if self._chunks and self._chunks[-1][0] == self._position else 0
 
-    def _rows_before_next_portion(self, taken: Arrivals) -> int:
-        """How many more rows may enter before the next portion is read."""
+    def _rows_before_next_portion(self, rows: Rows) -> int:
+        """How many more rows like these may enter before the next portion is read."""
         if not self._is_even:
-            return taken.batch.num_rows
-        row_bytes = taken.batch.nbytes / taken.batch.num_rows + _ROW_COST + _STATE_BYTES
+            return len(rows)
+        row_bytes = rows.waiting_bytes / len(rows) + _ROW_COST
         share = max(1, int(self._room.bytes / row_bytes / self._portions))
         return max(0, share - self._entered_rows)
 

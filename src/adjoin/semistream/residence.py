@@ -163,14 +163,11 @@ class Residence:
         """Whether another version would leave rows that have arrived room to wait."""
         spare_slots = max(self.arena.capacity - self.pinned_slots, 0)
         spare_bytes = self._budget.free_bytes + spare_slots * self.split.slot_cost
-        return spare_bytes >= self._growth_for(master) + self.split.stream_bytes // 2
-
-    def _growth_for(self, master: Master) -> int:
-        return self._index_bytes_bound(master) - self._budget.account("index")
+        return spare_bytes >= self._index_growth(master) + self.split.stream_bytes // 2
 
     def replace(self, master: Master) -> None:
         """Go on with another version: pages that both have stay in memory."""
-        has_room = self.make_room(self._growth_for(master))
+        has_room = self.make_room(self._index_growth(master))
         cached = self.cache.snapshot()
         first, checksum = self.index.first[cached.pages], self.index.checksum[cached.pages]
         counts = self.reader.counts
@@ -360,10 +357,11 @@ class Residence:
     def _index_bytes(self) -> int:
         return _index_bytes(self.index, self.filter, is_shared=self._shared_index)
 
-    def _index_bytes_bound(self, master: Master) -> int:
-        """At most so much memory will index, filter and counters of a version take."""
+    def _index_growth(self, master: Master) -> int:
+        """At most so much more memory will index, filter and counters of another version take."""
         counters_bytes = master.pages * PageCache.bytes_per_page
-        return counters_bytes if self._shared_index else master.index_file_bytes + counters_bytes
+        bound = counters_bytes if self._shared_index else master.index_file_bytes + counters_bytes
+        return bound - self._budget.account("index")
 
 
 def least_memory(master: Master, *, shared_index: bool = False, pages: type[PageMemory] = PageMemory) -> int:
