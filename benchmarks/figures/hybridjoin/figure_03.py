@@ -36,7 +36,7 @@ def verdict(curves: Curves) -> Verdict:
         holds=all(later < before for before, later in pairwise(used)),
         number=f"of a million stream rows {used[0]:,.0f} want the first segment, {used[1]:,.0f} the next "
         f"shown, {used[-1]:,.0f} the last",
-        why="Rows are sorted by how often the stream wants them.",
+        why="The keys of the stream follow Zipf's law, and the master is sorted by frequency.",
     )
 
 

@@ -12,7 +12,10 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=min(ratios) > 1 and over_inlj > 1,
         number=f"{min(ratios):.2f} to {max(ratios):.2f} times MESHJOIN, at least {over_inlj:,.0f} times INLJ",
-        why="The oldest row's pages have gathered rows for longer than others.",
+        why=(
+            "The load that the oldest row wants answers more rows than a portion of MESHJOIN; less so where "
+            "memory holds as much as the master has, and the processor sets the rate."
+        ),
     )
 
 
