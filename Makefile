@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-spark-versions soak check format bench-engine bench-spark databases clean
+.PHONY: help setup demo test test-slow test-spark-versions soak check format bench-engine bench-spark databases figures clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -67,6 +67,9 @@ bench-spark: $(READY) ## measure enrich against Spark's own join, a cached maste
 
 databases: $(READY) ## get PostgreSQL and MariaDB for `python -m benchmarks.databases`, or say why not
 	@$(BIN)/python -m benchmarks.databases.install
+
+figures: $(READY) ## measure the papers' figures again, on a simulated disk
+	$(BIN)/python -m benchmarks.figures $(ARGS)
 
 clean: ## remove environments and everything that was built
 	rm -rf .venv $(OLDEST) .databases build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

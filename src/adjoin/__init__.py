@@ -23,6 +23,7 @@ from adjoin.master.engines import register
 from adjoin.master.master import Master
 from adjoin.parts.clock import Pause
 from adjoin.parts.pagememory import PageFile
+from adjoin.semistream.auto import AutoJoin
 from adjoin.semistream.cmeshjoin import CMeshJoin
 from adjoin.semistream.frontstage import FrontStage
 from adjoin.semistream.hybridjoin import HybridJoin
@@ -44,6 +45,7 @@ __all__ = [
     "SSIJ",
     "AdjoinError",
     "ArenaError",
+    "AutoJoin",
     "BudgetError",
     "CMeshJoin",
     "ConflictError",

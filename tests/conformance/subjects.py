@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from adjoin import (
     SSIJ,
+    AutoJoin,
     CMeshJoin,
     FrontStage,
     HybridJoin,
@@ -145,6 +146,7 @@ OPERATORS = [
     Subject("MeshJoin", MeshJoin, _SCANNING, one_of=4),
     Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=8),
     Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8, room_bytes=2 * ROOM_BYTES),
+    Subject("AutoJoin", AutoJoin, frozenset({"range", "store"}), one_of=8),
     Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8, room_bytes=2 * ROOM_BYTES),
 ]
 

@@ -27,6 +27,10 @@ class KeyedRows:
     """Of a row: key and number, twice while rows are merged."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows."""
         self._keys: Array = np.empty(0, np.int64)
         self.numbers: Array = np.empty(0, np.int32)
         self._widest = 0
@@ -56,10 +60,6 @@ class KeyedRows:
         self.numbers = number[self.numbers[stays]]
         if len(self) == 0:
             self._widest = 0
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        self.__init__()  # type: ignore[misc]
 
     def check_invariants(self) -> None:
         assert len(self._keys) == len(self.numbers)

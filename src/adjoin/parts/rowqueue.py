@@ -13,6 +13,8 @@ from adjoin.parts.streambuffer import Rows, join_rows
 
 _GROWTH = 4
 """A part is joined with the one before it unless that is so many times as long."""
+_MOST_ARRIVALS = 512
+"""So many times of arrival are kept; rows between two of them count as older than they are."""
 _MOST_GONE = 0.125
 """Share of the rows that may have left before the others close up."""
 
@@ -56,6 +58,8 @@ class RowQueue:
     def add(self, rows: Rows, left: Array) -> None:
         """Rows that come last, and for how many things each waits."""
         self._arrivals.append((self.all_rows, rows.arrived))
+        if len(self._arrivals) > _MOST_ARRIVALS:
+            del self._arrivals[1::2]
         self._parts.append(Part(rows, left))
         self.rows += len(rows)
         self.all_rows += len(rows)

@@ -77,6 +77,11 @@ class Arrivals:
         return 2 * int(self.batch.nbytes) + (0 if self.due is None else 16 * self.batch.num_rows)
 
     @property
+    def waiting_bytes(self) -> int:
+        """More than the rows take among those that wait if all of them have to."""
+        return 2 * int(self.batch.nbytes) + 48 * self.batch.num_rows
+
+    @property
     def earliest_due(self) -> float:
         return float(np.inf if self.due is None else self.due.min(initial=np.inf))
 
@@ -101,12 +106,19 @@ class InputBuffer:
             self._parts[-_MOST_PARTS:] = [_one(self._parts[-_MOST_PARTS:])]
             self._small = 0
 
-    def take(self, rows: int) -> Arrivals:
-        """Remove up to `rows` rows, those whose deadline is nearest; the oldest among equals."""
+    def take(self, rows: int, waiting_bytes: int) -> Arrivals:
+        """Remove rows, those whose deadline is nearest; the oldest among equals.
+
+        Args:
+            rows: The most rows.
+            waiting_bytes: The most they may take where they wait; one row is taken however large it is.
+        """
         parts, self._parts = self._parts, []
-        taken = parts[0] if len(parts) == 1 else _one(parts)
-        if taken.batch.num_rows > rows:
-            taken, rest = _earliest(taken, rows)
+        whole = parts[0] if len(parts) == 1 else _one(parts)
+        taken, count = whole, min(rows, whole.batch.num_rows)
+        while count < taken.batch.num_rows or (count > 1 and taken.waiting_bytes > waiting_bytes):
+            count = count if count < taken.batch.num_rows else count // 2
+            taken, rest = _earliest(whole, count)
             self._parts = [rest]
         self._recount()
         return taken

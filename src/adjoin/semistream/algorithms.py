@@ -1,6 +1,7 @@
 """The semi-stream operators by name."""
 
 from adjoin.errors import OptionError
+from adjoin.semistream.auto import AutoJoin
 from adjoin.semistream.frontstage import FrontStage, FrontStaged
 from adjoin.semistream.hybridjoin import HybridJoin
 from adjoin.semistream.index_nested_loop import IndexNestedLoopJoin
@@ -22,7 +23,10 @@ _FRONT = "+front"
 _SHORT = {"cmeshjoin": "meshjoin+front"}
 
 
-def algorithm_named(name: str) -> type[PagedJoin] | type[FrontStaged]:
+ALGORITHM_NAMES = (*_JOINS, *_SHORT, *(name + _FRONT for name in _JOINS), "auto")
+
+
+def algorithm_named(name: str) -> type[PagedJoin] | type[FrontStaged] | type[AutoJoin]:
     """The operator of this name, or an OptionError that lists the names there are.
 
     >>> algorithm_named("ssij").__name__
@@ -30,9 +34,10 @@ def algorithm_named(name: str) -> type[PagedJoin] | type[FrontStaged]:
     >>> algorithm_named("cmeshjoin") is algorithm_named("meshjoin+front")
     True
     """
+    if name == "auto":
+        return AutoJoin
     whole = _SHORT.get(name, name) if isinstance(name, str) else ""
     join = _JOINS.get(whole.removesuffix(_FRONT))
     if join is None:
-        names = ", ".join((*_JOINS, *_SHORT))
-        raise OptionError(f"algorithm={name!r} is not one of {names}, or one of them with {_FRONT!r}")
+        raise OptionError(f"algorithm={name!r} is not one of {', '.join(ALGORITHM_NAMES)}")
     return FrontStage(join) if whole.endswith(_FRONT) else join

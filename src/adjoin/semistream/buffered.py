@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -47,7 +47,7 @@ class BufferedJoin(PagedJoin):
     _stage: Stage
     _input: InputBuffer
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, Any]:
         """Counters since the start.
 
         Rows: `rows_in`, `rows_out`, `rows_unmatched` (stream rows without a match), `cache_hits` (rows
@@ -79,8 +79,8 @@ class BufferedJoin(PagedJoin):
     def offer(self, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer, evicting pages for them; False if there is no room.
 
-        Unlike `push`, this can be called while results are being consumed. What is taken will find
-        room with the rows that wait too; a batch too large for that is refused, `push` cuts it.
+        Unlike `push`, this can be called while results are being consumed. Rows have at most half of the
+        memory while they are in the input buffer; the other half is for those that wait.
         """
         self._check_open()
         self._check_batch(batch)
@@ -123,9 +123,8 @@ class BufferedJoin(PagedJoin):
     def _put(self, batch: pa.RecordBatch) -> bool:
         now = self._clock.now()
         arrived = Arrivals(compact(batch), now, self._due(batch, now))
-        rows = self._input.rows + batch.num_rows
-        held = _buffer_bytes((self._input.bytes + arrived.bytes) // 2, rows)
-        if rows > 1 and held > self._pages.split.stream_bytes // 2:
+        most_bytes = self._pages.split.stream_bytes // 2
+        if self._input.rows + batch.num_rows > 1 and self._input.bytes + arrived.bytes > most_bytes:
             return False
         if not self._make_room(arrived.bytes):
             return False
@@ -164,7 +163,8 @@ class BufferedJoin(PagedJoin):
             )
 
     def _look_up(self) -> Iterator[pa.RecordBatch]:
-        yield from self._stage.online(self._input.take(self._pages.split.step_rows))
+        split = self._pages.split
+        yield from self._stage.online(self._input.take(split.step_rows, split.stream_bytes // 4))
         self._budget.set("input", self._input.bytes)
 
     def _drain(self) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -73,7 +73,7 @@ class SemiStreamJoin(ABC):
         return items
 
     @abstractmethod
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, Any]:
         """Counters since the start."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from adjoin.parts.groups import Groups
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.paged import PagedJoin
-from adjoin.semistream.pairs import PairsByKey, pairs_by_key
+from adjoin.semistream.pairs import PairsByKey, TurnCounts, pairs_by_key
 from adjoin.semistream.residence import GUEST, Residence
 from adjoin.semistream.samepages import is_changed
 from adjoin.semistream.spec import JoinSpec
@@ -67,6 +67,7 @@ class FrontCache:
         self._is_held = False
         self._is_closed = False
         self._passed_rows = 0
+        self._this_turn = TurnCounts()
         left = memory.recall(self._key)
         if left is None or not self._resume(left):
             self._forget()
@@ -202,7 +203,10 @@ class FrontCache:
         joined = pairs_by_key(keys, stream_row)
         seen = self.rows.count(joined.keys, joined.times)
         chosen = (seen >= self.rows.least_seen) & ~self.rows.knows(joined.keys)
-        chosen &= joined.times >= self._times_worth(self.rows)(joined.rows)
+        if self._join.waiting_row_bytes:
+            chosen &= self._this_turn.count(self._join.turn, joined) >= self._times_worth(self.rows)(
+                joined.rows
+            )
         chosen[chosen] = self._are_whole(joined.keys[chosen])
         if chosen.any():
             self.rows.put(self._groups(self.rows.schema, joined, chosen, places))

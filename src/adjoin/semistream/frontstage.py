@@ -122,7 +122,7 @@ class FrontStaged(SemiStreamJoin):
         """The schema of the results for a stream with this schema."""
         return self._join.schema_of(stream)
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, Any]:
         """Those of the join behind for both; of the cache `front_hits`, `front_keys` and `front_bytes`."""
         behind = self._join.metrics()
         return {

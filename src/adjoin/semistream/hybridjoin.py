@@ -45,11 +45,6 @@ class Loads(Lookup):
         self._needs = PageNeeds()
 
     @property
-    def most_scan_pages(self) -> int:  # type: ignore[override]
-        """Pages of one load."""
-        return self._pages.split.wave_pages
-
-    @property
     def rows_waiting(self) -> int:
         """Rows that wait now."""
         return self.queue.rows

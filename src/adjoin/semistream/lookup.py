@@ -19,9 +19,13 @@ from adjoin.semistream.readahead import read_in_waves
 class Lookup(Answering):
     """Looks rows up in the index; what becomes of those that wait for pages is the algorithm's own."""
 
-    most_scan_pages = 1
     pair_cost: int
     """Most that one more pair of a row and a page costs while it waits."""
+
+    @property
+    def most_scan_pages(self) -> int:
+        """Most pages that one scan reads."""
+        return self._pages.split.wave_pages
 
     def online(self, taken: Arrivals) -> Iterator[pa.RecordBatch]:
         """Answer the rows whose pages are all cached; the others wait."""

@@ -93,6 +93,11 @@ class PagedJoin(SemiStreamJoin):
         return 0.0
 
     @property
+    def turn(self) -> int:
+        """A number that changes when other pages have their turn to answer the rows that wait."""
+        return 0
+
+    @property
     def rows_of_a_round(self) -> float:
         """Rows that have to pass before a page is read again for rows that came after its last time."""
         return inf

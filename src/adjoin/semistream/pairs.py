@@ -34,3 +34,22 @@ def pairs_by_key(keys: Array, stream_row: Array) -> PairsByKey:
     is_first = rows_of == np.repeat(rows_of[starts], pairs)
     rows = np.add.reduceat(is_first, starts, dtype=np.int32)
     return PairsByKey(ordered[starts], pairs // rows, rows, order[is_first])
+
+
+class TurnCounts:
+    """How many stream rows each key has in one turn of pages, which can come in several portions."""
+
+    def __init__(self) -> None:
+        self._turn = -1
+        self._keys: Array = np.empty(0, np.int64)
+        self._times: Array = np.empty(0, np.int64)
+
+    def count(self, turn: int, joined: PairsByKey) -> Array:
+        """The rows of these keys so far in this turn, the new ones included."""
+        if turn != self._turn:
+            self._turn, self._keys, self._times = turn, joined.keys, joined.times
+            return joined.times
+        keys, place = np.unique(np.concatenate([self._keys, joined.keys]), return_inverse=True)
+        times = np.bincount(place, np.concatenate([self._times, joined.times]), len(keys))
+        self._keys, self._times = keys, times.astype(np.int64)
+        return self._times[np.searchsorted(keys, joined.keys)]

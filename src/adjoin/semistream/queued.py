@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import OptionError
@@ -18,6 +17,8 @@ from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.streambuffer import InputBuffer
 from adjoin.semistream.answering import Counts
 from adjoin.semistream.buffered import BufferedJoin, Stage
+from adjoin.semistream.models.iteration import best_buffer_bytes
+from adjoin.semistream.models.setting import CostConstants, Setting
 from adjoin.semistream.paged import check_master
 from adjoin.semistream.predicate import Distance
 from adjoin.semistream.residence import Residence
@@ -34,9 +35,7 @@ _DECAY = 0.9
 class DiskBuffer:
     """How many pages one load reads: as asked, or where reading and memory are in balance.
 
-    A larger load answers more rows for one positioning of the disk, but takes memory from the rows. With
-    a seconds to position, b seconds a byte and M bytes of memory, the rate (M - v) v / (a + b v) is
-    highest at v = (sqrt(a^2 + a b M) - a) / b.
+    A larger load answers more rows for one positioning of the disk, but takes memory from the rows.
 
     Attributes:
         pages: Pages of a load; None chooses.
@@ -48,8 +47,8 @@ class DiskBuffer:
         """The landing for so much memory."""
         if self.pages is not None:
             return Landing(min(self.pages, max(room.pages, 1)))
-        position, byte = room.cost.positioning_seconds, room.cost.block_seconds / BLOCK_BYTES
-        best_bytes = (np.sqrt(position * (position + byte * room.bytes)) - position) / byte
+        constants = CostConstants(room.cost.positioning_seconds, room.cost.block_seconds / BLOCK_BYTES)
+        best_bytes = best_buffer_bytes(Setting(room.bytes, 1, 1, 1), constants)
         most = min(int(_MOST_DISK_SHARE * room.bytes / room.slot_cost) - 8, room.pages)
         return Landing(max(1, min(round(best_bytes / room.slot_cost), most)))
 
@@ -62,7 +61,11 @@ class LoadCounts(Counts):
 
 
 class QueueStage(Stage, Protocol):
-    """A stage that can say whether it is sound."""
+    """A stage that works in iterations, and can say whether it is sound."""
+
+    @property
+    def counts(self) -> LoadCounts:
+        """What has happened since the start."""
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
@@ -164,6 +167,11 @@ class QueuedJoin(BufferedJoin):
         """What a row in the queue takes."""
         held = self._budget.account("stream") + self._budget.account("inverted")
         return held / max(self._stage.rows_waiting, 1)
+
+    @property
+    def turn(self) -> int:
+        """The iteration."""
+        return self._stage.counts.iterations
 
     @property
     def rows_of_a_round(self) -> float:

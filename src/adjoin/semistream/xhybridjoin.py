@@ -35,10 +35,10 @@ class PinnedLoads(Loads):
         """Keep as many pages as were asked for, or at first as many as a load has."""
         wanted = self.chosen_pages or self._pages.split.wave_pages
         self._pages.pinned_slots = min(wanted, self._most_pinned)
-        self._pages.grow(self._pages.pinned_slots)
-        self._seen_rows = 0
+        self._pages.grow(max(0, self._pages.pinned_slots - self._pages.arena.capacity))
         self._rows_to_tune = _ROWS_PER_PAGE * len(self._pages.index)
         self._rows_to_fade = 0
+        self._wants_head = False
 
     @property
     def _most_pinned(self) -> int:
@@ -56,6 +56,9 @@ class PinnedLoads(Loads):
         if self.chosen_pages is None and self.counts.rows_in >= self._rows_to_tune and self.queue.rows:
             self._rows_to_tune = self.counts.rows_in + _ROUNDS_BETWEEN * self.queue.rows
             self._tune()
+            self._wants_head = True
+        if self._wants_head and pages.arena.capacity >= pages.pinned_slots:
+            self._wants_head = False
             yield from self._read_head()
 
     def _tune(self) -> None:
@@ -73,7 +76,7 @@ class PinnedLoads(Loads):
             held / self.queue.rows,
         )
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
-        tuning = tune(setting, constants, weights, swappable_pages=split.wave_pages)
+        tuning = tune(setting, constants, weights, swappable_pages=split.wave_pages, pinned_rows_wait=False)
         pages.pinned_slots = min(tuning.pinned_pages, self._most_pinned)
 
     def _read_head(self) -> Iterator[pa.RecordBatch]:

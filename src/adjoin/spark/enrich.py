@@ -68,7 +68,8 @@ def enrich(
         columns: Master columns to put out, in this order; all by default.
         memory: Budget of the whole operator on one host: bytes, or text such as "256MB".
         algorithm: The operator: "ssij", "hybridjoin", "xhybridjoin", "meshjoin", "rmeshjoin", "inlj", each
-            with "+front" for a cache of rows before it ("cmeshjoin" is "meshjoin+front").
+            with "+front" for a cache of rows before it ("cmeshjoin" is "meshjoin+front"), or "auto", which
+            chooses; see `EnrichProgress.algorithm`.
         partitions: Tasks that share the budget and, if rows are routed, the master; by default as many
             as can run at once. With `route="none"` no more than so many join at once on one host.
         route: "range" sends rows with neighbouring keys to the same task, equally many to each; to find
@@ -136,7 +137,7 @@ def enrich(
         version=version,
         batch_version=master.version,
         algorithm=algorithm,
-        options=join if deadline is None else {**join, "deadline": deadline},
+        options={**join, **_particular(algorithm, deadline)},
         memory_bytes=memory_bytes,
         partitions=count,
         is_routed=route == "range",
@@ -152,6 +153,13 @@ def enrich(
         _keep_pinned(master)
     joined = by_place(routed).mapInArrow(task.join, result)  # the task puts names back
     return observe_reports(joined, observed)
+
+
+def _particular(algorithm: str, deadline: Any) -> dict[str, Any]:
+    """Options that only some operators have."""
+    if algorithm == "auto":
+        return {"is_paced": True}  # everything is answered at the end of the micro-batch
+    return {} if deadline is None else {"deadline": deadline}
 
 
 def _result_schema(df: DataFrame, master: Master, spec: JoinSpec, deadline: Deadline) -> StructType:

@@ -17,6 +17,8 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.types import LongType, MapType, StringType, StructField
 
+from adjoin.semistream.algorithms import ALGORITHM_NAMES
+
 OBSERVATION = "adjoin"
 REPORT_COLUMN = "_adjoin_report"
 REPORT_FIELD = StructField(REPORT_COLUMN, MapType(StringType(), LongType()))
@@ -62,6 +64,7 @@ class EnrichProgress:
         query_name: Its name, if it has one.
         batch_id: The micro-batch.
         master_version: The version that all its rows saw.
+        algorithm: The operator, the one that was chosen if that was "auto".
         rows_in: Stream rows.
         rows_out: Rows put out.
         cache_hits: Stream rows answered without a read.
@@ -81,6 +84,7 @@ class EnrichProgress:
     query_name: str | None
     batch_id: int
     master_version: int
+    algorithm: str
     rows_in: int
     rows_out: int
     cache_hits: int
@@ -114,6 +118,7 @@ class EnrichProgress:
             query_name=progress.name,
             batch_id=progress.batchId,
             master_version=max(task["master_version"] for task in tasks),
+            algorithm=ALGORITHM_NAMES[tasks[0]["algorithm"]],
             front_hits=sum(task.get("front_hits", 0) for task in tasks),
             seconds_waiting_max=max(task["microseconds_waiting_max"] for task in tasks) / 1e6,
             tasks=tuple(sorted(map(_task, tasks), key=lambda task: task.partition)),

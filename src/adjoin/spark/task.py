@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from adjoin.errors import AdjoinError
 from adjoin.master.master import Master
 from adjoin.master.queries import QueryRecords
-from adjoin.semistream.algorithms import algorithm_named
+from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from adjoin.spark.hosting import Arenas
 from adjoin.spark.metrics import report_row
 from adjoin.spark.types import to_spark
@@ -99,7 +99,7 @@ class EnrichTask:
             for batch in operator.run(map(self._as_stream, batches)):
                 yield self._as_result(batch)
             metrics = operator.metrics()
-        yield report_row(self.schema, self._facts(metrics, context, master, started))
+        yield report_row(self.schema, self._facts(metrics, self.algorithm, context, master, started))
 
     def _version(self, micro_batch: MicroBatch | None) -> int:
         if self.version is not None:
@@ -133,9 +133,10 @@ class EnrichTask:
 
     @staticmethod
     def _facts(
-        metrics: dict[str, float], context: TaskContext, master: Master, started: float
+        metrics: dict[str, Any], algorithm: str, context: TaskContext, master: Master, started: float
     ) -> dict[str, int]:
-        facts = {name: int(value) for name, value in metrics.items()}
+        facts = {name: int(value) for name, value in metrics.items() if not isinstance(value, str)}
+        facts["algorithm"] = ALGORITHM_NAMES.index(metrics.get("algorithm", algorithm))
         facts["microseconds_waiting_max"] = int(metrics["seconds_waiting_max"] * 1e6)
         facts["microseconds"] = int((time.perf_counter() - started) * 1e6)
         facts["partition"] = context.partitionId()

@@ -13,6 +13,8 @@ from adjoin.parts.copying import compact
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InputBuffer, Rows, StreamBuffer
 
+ENOUGH = 1 << 30
+
 
 def arrived(values, due=None, at=0.0):
     return Arrivals(
@@ -33,7 +35,7 @@ def test_rows_leave_the_input_buffer_by_the_nearest_deadline(parts, rows):
     assert buffer.earliest_due == min(all_due, default=np.inf)
     served = []
     while buffer.rows:
-        served += buffer.take(rows).batch.column(0).to_pylist()
+        served += buffer.take(rows, ENOUGH).batch.column(0).to_pylist()
     assert served == sorted(range(number), key=lambda row: all_due[row]) or rows >= number
     assert sorted(served) == list(range(number))
     assert buffer.bytes == 0
@@ -43,10 +45,24 @@ def test_without_deadlines_rows_leave_in_the_order_of_arrival():
     buffer = InputBuffer()
     buffer.add(arrived([1, 2, 3]))
     buffer.add(arrived([4, 5], at=2.0))
-    assert buffer.take(2).batch.column(0).to_pylist() == [1, 2]
-    rest = buffer.take(10)
+    assert buffer.take(2, ENOUGH).batch.column(0).to_pylist() == [1, 2]
+    rest = buffer.take(10, ENOUGH)
     assert rest.batch.column(0).to_pylist() == [3, 4, 5]
     assert rest.arrived == 0.0
+
+
+@given(widths=st.lists(st.integers(0, 2000), min_size=1, max_size=30), has_due=st.booleans())
+def test_no_more_leaves_the_input_buffer_than_finds_room_but_always_a_row(widths, has_due):
+    buffer = InputBuffer()
+    texts = pa.record_batch({"t": ["x" * width for width in widths]})
+    buffer.add(Arrivals(texts, 0.0, np.arange(len(widths), dtype=float) if has_due else None))
+    served = []
+    while buffer.rows:
+        taken = buffer.take(20, 3000)
+        assert taken.waiting_bytes <= 3000 or taken.batch.num_rows == 1
+        served += taken.batch.column(0).to_pylist()
+        buffer.check_invariants()
+    assert served == texts.column(0).to_pylist()
 
 
 def test_a_small_slice_does_not_hold_the_memory_of_the_large_batch():
@@ -146,7 +162,7 @@ def test_many_small_parts_become_few_and_keep_their_rows_in_order():
         buffer.add(arrived([value], [value]))
     assert len(buffer._parts) < 100
     assert (buffer.rows, buffer.earliest_due) == (1000, 0.0)
-    assert buffer.take(1000).batch.column(0).to_pylist() == list(range(1000))
+    assert buffer.take(1000, ENOUGH).batch.column(0).to_pylist() == list(range(1000))
 
 
 def test_many_small_parts_become_few_in_the_stream_buffer_and_keep_their_pairs():

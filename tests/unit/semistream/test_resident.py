@@ -18,14 +18,16 @@ CHILD = """
 import json, sys
 import numpy as np, pyarrow as pa
 import adjoin
+from adjoin.semistream.algorithms import algorithm_named
 
 def rss(field):
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith(field))
     return int(line.split()[1]) * 1024
 
-path, small, memory, *numbers = sys.argv[1:]
+path, small, name, memory, *numbers = sys.argv[1:]
 batch_rows, keys = map(int, numbers)
+kind = algorithm_named(name)
 random = np.random.default_rng(1)
 notes = pa.array(["n" * 20] * batch_rows)
 
@@ -33,13 +35,13 @@ def sales():
     return pa.record_batch({"id": random.integers(0, keys, batch_rows), "note": notes})
 
 # Compile every kernel and start every pool before the base line is taken.
-with adjoin.SSIJ(adjoin.Master.open(small), on="id", how="left", memory="4MB") as join:
+with kind(adjoin.Master.open(small), on="id", how="left", memory="4MB") as join:
     for _ in join.run([sales()] * 3):
         pass
 base = rss("VmRSS")
 with open("/proc/self/clear_refs", "w") as peak:
     peak.write("5")
-with adjoin.SSIJ(adjoin.Master.open(path), on="id", how="left", memory=memory) as join:
+with kind(adjoin.Master.open(path), on="id", how="left", memory=memory) as join:
     rows = 0
     for _ in range(1_200_000 // batch_rows):
         for result in join.push(sales()):
@@ -60,11 +62,23 @@ def masters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
     return path / "large", path / "small", 2 * rows
 
 
-@pytest.mark.parametrize(("memory", "batch_rows"), [("12MB", 10_000), ("12MB", 200), ("48MB", 100_000)])
-def test_resident_growth_follows_the_budget(masters, memory, batch_rows):
+@pytest.mark.parametrize(
+    ("algorithm", "memory", "batch_rows"),
+    [
+        ("ssij", "12MB", 10_000),
+        ("ssij", "12MB", 200),
+        ("ssij", "48MB", 100_000),
+        pytest.param("ssij+front", "12MB", 10_000, marks=pytest.mark.slow),
+        ("hybridjoin", "12MB", 10_000),
+        pytest.param("xhybridjoin", "24MB", 50_000, marks=pytest.mark.slow),
+        pytest.param("meshjoin", "12MB", 10_000, marks=pytest.mark.slow),
+        ("cmeshjoin", "24MB", 50_000),
+    ],
+)
+def test_resident_growth_follows_the_budget(masters, algorithm, memory, batch_rows):
     large, small, keys = masters
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(large), str(small), memory, str(batch_rows), str(keys)],
+        [sys.executable, "-c", CHILD, str(large), str(small), algorithm, memory, str(batch_rows), str(keys)],
         capture_output=True,
         text=True,
         check=False,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin import SSIJ, AdjoinError, Master, OptionError, SchemaError
+from adjoin import SSIJ, AdjoinError, HybridJoin, Master, MeshJoin, OptionError, SchemaError
 from adjoin.master.keys import KeyCodec
 from adjoin.parts.clock import SimulatedClock
 from tests.oracle import Predicate, assert_same_rows, expected
@@ -29,6 +29,34 @@ def test_rows_offered_until_there_is_no_room_are_all_answered(tmp_path):
         actual = pa.Table.from_batches(list(join.finish()))
     assert batches
     assert_same_rows(actual, expected(pa.Table.from_batches(batches), table, Predicate("id"), "inner"))
+
+
+@pytest.mark.parametrize("algorithm", [SSIJ, MeshJoin, HybridJoin])
+@pytest.mark.parametrize("width", [0, 30, 3000])
+def test_rows_offered_whenever_there_is_room_are_all_answered(tmp_path, algorithm, width):
+    table = products(20_000)
+    random = np.random.default_rng(4)
+    batches: list[pa.RecordBatch] = []
+    results_: list[pa.RecordBatch] = []
+
+    def offer_all(join):
+        rows = sales(random.integers(0, 40_000, 100))
+        texts = [f"{sale:0{random.integers(0, width + 1)}d}" for sale in rows["sale"].to_pylist()]
+        batch = rows.append_column("text", pa.array(texts))
+        while len(batches) < 400 and join.offer(batch):
+            batches.append(batch)
+        join.check_invariants()
+        return batch.slice(0, 1)
+
+    with algorithm(build(table, tmp_path), on="id", memory="2MB") as join:
+        while len(batches) < 400:
+            batches.append(offer_all(join))
+            for result in join.push(batches[-1]):
+                results_.append(result)
+                offer_all(join)
+        results_ += join.finish()
+    stream = pa.Table.from_batches(batches)
+    assert_same_rows(pa.Table.from_batches(results_), expected(stream, table, Predicate("id"), "inner"))
 
 
 def test_offer_refuses_what_push_refuses(tmp_path):

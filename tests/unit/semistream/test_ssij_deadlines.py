@@ -57,7 +57,7 @@ def test_rows_with_the_nearest_deadline_are_served_first(tmp_path):
     for piece in (batch.slice(0, rows), batch.slice(rows, rows), batch.slice(2 * rows)):
         join._check_batch(piece)
         assert join.offer(piece)
-    taken = join._input.take(rows)
+    taken = join._input.take(rows, 1 << 30)
     assert taken.due is not None
     assert taken.due.tolist() == sorted(due)[:rows]
 

@@ -13,7 +13,13 @@ _FARTHEST = 3.0
 _FEWEST = 1e-9
 
 
-def rows_per_load(partitions: Partitions, waiting_rows: ArrayLike, close: float = _CLOSE) -> Array:
+def rows_per_load(
+    partitions: Partitions,
+    waiting_rows: ArrayLike,
+    close: float = _CLOSE,
+    *,
+    pinned_rows_wait: bool = True,
+) -> Array:
     """Stream rows that leave per iteration in the long run, while the stream never ends (w).
 
     How it works:
@@ -37,9 +43,11 @@ def rows_per_load(partitions: Partitions, waiting_rows: ArrayLike, close: float 
         partitions: Shares of the partitions, and of pinned pages. On a grid, of each point.
         waiting_rows: Rows that the queue holds, pinned or not yet looked up included (h_S).
         close: Relative error at which the solution is good enough.
+        pinned_rows_wait: Rows that pinned pages answer have a place in the queue until the next iteration, as
+            in the paper; else they are answered before they take one.
 
     Returns:
-        Rows per iteration, those that pinned pages answer included; at most as many as wait.
+        Rows per iteration, those that pinned pages answer included.
 
     Example:
         >>> from adjoin.semistream.models.popularity import Popularity
@@ -68,10 +76,11 @@ def rows_per_load(partitions: Partitions, waiting_rows: ArrayLike, close: float 
         before, rows = rows, _rows(partitions, x)
         if np.allclose(rows, before, rtol=close, atol=0):
             break
-        held, power = _held(partitions, x, rows)
+        held, power = _held(partitions, x, rows if pinned_rows_wait else np.zeros_like(rows))
         step = np.log(np.maximum(waiting - 1, _FEWEST) / held) / power
         time, in_step = time * np.exp(np.clip(step, -_FARTHEST, _FARTHEST)), _in_step(x, jump)
-    return np.minimum(rows, waiting)
+    most = waiting if pinned_rows_wait else waiting / (1 - partitions.pinned_share)
+    return np.minimum(rows, most)
 
 
 def _rows(partitions: Partitions, x: Array) -> Array:

@@ -59,7 +59,14 @@ def _match_shares(pinned_share: Number, partitions: Number) -> tuple[Number, Num
     return old, pinned_share + (1 - pinned_share) * old
 
 
-def input_rows(weights: ArrayLike, waiting_rows: float, swappable_pages: int, pinned_pages: int) -> float:
+def input_rows(
+    weights: ArrayLike,
+    waiting_rows: float,
+    swappable_pages: int,
+    pinned_pages: int,
+    *,
+    pinned_rows_wait: bool = True,
+) -> float:
     """Stream rows that an iteration answers, corrected.
 
     Args:
@@ -67,13 +74,15 @@ def input_rows(weights: ArrayLike, waiting_rows: float, swappable_pages: int, pi
         waiting_rows: Rows that the queue holds (h_S).
         swappable_pages: Pages that are read together (k).
         pinned_pages: Pages that stay in memory (l); the hottest.
+        pinned_rows_wait: Rows that pinned pages answer take a place in the queue first, as in the paper.
 
     Example:
         >>> from adjoin.semistream.models.popularity import zipf_weights
         >>> round(input_rows(zipf_weights(20_000, 100, 1.0), 2000, 1, 2), 1)  # simulated: 47.8
         47.6
     """
-    return float(rows_per_load(Popularity(weights).partitions(swappable_pages, pinned_pages), waiting_rows))
+    partitions = Popularity(weights).partitions(swappable_pages, pinned_pages)
+    return float(rows_per_load(partitions, waiting_rows, pinned_rows_wait=pinned_rows_wait))
 
 
 def untuned_loop_seconds(constants: CostConstants, setting: Setting, part_bytes: float, rows: float) -> float:
@@ -93,6 +102,8 @@ def tune(
     weights: ArrayLike,
     form: Form = "corrected",
     swappable_pages: int | None = None,
+    *,
+    pinned_rows_wait: bool = True,
 ) -> Tuning:
     """The sizes of the swappable and the pinned part for which the predicted service rate is highest.
 
@@ -106,6 +117,7 @@ def tune(
             looks up new stream rows in the pinned part; the others look up all pinned rows among the rows
             that wait, in every iteration, as printed (equation 5).
         swappable_pages: Size of the swappable part, if that is given.
+        pinned_rows_wait: Corrected form: rows that pinned pages answer take a place in the queue first.
 
     Example:
         >>> from adjoin.semistream.models.popularity import zipf_weights
@@ -123,19 +135,24 @@ def tune(
     if form not in get_args(Form):
         raise OptionError(f"form={form!r}: choose one of {get_args(Form)}")
     popularity = Popularity(weights)
-    predict = partial(_predict, setting, constants, popularity, form)
+    predict = partial(_predict, setting, constants, popularity, form, pinned_rows_wait)
     return search(setting, constants, len(popularity), "any", predict, swappable_pages)
 
 
 def _predict(
-    setting: Setting, constants: CostConstants, popularity: Popularity, form: Form, grid: Grid
+    setting: Setting,
+    constants: CostConstants,
+    popularity: Popularity,
+    form: Form,
+    pinned_rows_wait: bool,
+    grid: Grid,
 ) -> tuple[Array, Array]:
     rows_per_page = setting.master_rows / len(popularity)
     swappable_rows, pinned_rows = grid.swappable_pages * rows_per_page, grid.pinned_pages * rows_per_page
     scan_bytes = swappable_rows * setting.master_row_bytes
     if form == "corrected":
         partitions = popularity.grid(grid.swappable_pages, grid.pinned_pages)
-        answered = rows_per_load(partitions, grid.waiting_rows, _CLOSE)
+        answered = rows_per_load(partitions, grid.waiting_rows, _CLOSE, pinned_rows_wait=pinned_rows_wait)
         return answered, loop_seconds(constants, scan_bytes, swappable_rows + answered, answered)
     hottest = popularity.weights[popularity.hottest(int(grid.pinned_pages.max()))]
     pinned_share = np.append(0.0, np.cumsum(hottest))[grid.pinned_pages]

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -153,7 +154,7 @@ class SSIJ(BufferedJoin):
         self._stage: Phases = Phases(self._spec, self._pages, self._budget, self._clock, max_scan)
         self._input = InputBuffer()
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, Any]:
         """Those of every operator; also `deadlines_missed`, `online_phases` and `join_phases`."""
         return super().metrics()
 

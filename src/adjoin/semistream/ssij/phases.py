@@ -50,7 +50,7 @@ class Phases(Lookup):
         self, spec: JoinSpec, pages: Residence, budget: MemoryBudget, clock: Clock, max_scan: int
     ) -> None:
         super().__init__(spec, pages, budget, clock)
-        self.most_scan_pages = max_scan
+        self._max_scan = max_scan
         self.counts: PhaseCounts = PhaseCounts()
         self.waiting = StreamBuffer(len(pages.index))
         cost = pages.reader.cost
@@ -66,6 +66,11 @@ class Phases(Lookup):
         """Online phase: answer the rows whose pages are all cached; the others wait."""
         self.counts.online_phases += 1
         return super().online(taken)
+
+    @property
+    def most_scan_pages(self) -> int:
+        """Most pages that one scan reads."""
+        return self._max_scan
 
     @property
     def rows_waiting(self) -> int:

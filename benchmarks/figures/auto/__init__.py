@@ -1,0 +1,1 @@
+"""The choice between the joins, on settings of all papers."""

@@ -1,0 +1,42 @@
+"""Memory shared by pages and rows as needed, or divided for ever."""
+
+from dataclasses import replace
+
+from benchmarks.figures.figure import Curves, Figure, Verdict
+from benchmarks.figures.measures import sustainable_rate
+from benchmarks.figures.ssij.memory import memory_sweep
+from benchmarks.figures.ssij.setting import LOCAL, PAPER
+
+FIXED = {
+    f"{percent} % for pages" if percent else "no cache": replace(
+        LOCAL, algorithm="ssij, fixed shares"
+    ).with_options(cached_share=percent / 100)
+    for percent in (0, 20, 50, 70)
+}
+
+
+def verdict(curves: Curves) -> Verdict:
+    """The more pages the better, and shared as needed best of all, the more so the more memory there is."""
+    last = [curves[name][-1] for name in (*FIXED, "SSIJ")]
+    gains = [curves["SSIJ"][at] / max(curves[name][at] for name in FIXED) for at in range(len(curves.x))]
+    return Verdict(
+        holds=last == sorted(last) and gains[-1] > 1.2 and gains[-1] >= gains[0],
+        number=f"at 10 % of memory {', '.join(f'{rate:,.0f}' for rate in last)} rows/s; as needed "
+        f"is {gains[0]:.2f} (least memory) to {gains[-1]:.2f} (most) times the best fixed division",
+        why="The pages of an interval must fit, and rows must find room when the next one begins.",
+    )
+
+
+FIGURE = Figure(
+    name="ssij-10",
+    paper=PAPER,
+    title="Throughput over memory that pages and rows share as needed or by fixed shares, temporal locality",
+    claim=(
+        "No cache < 20 % < 50 % < 70 % of the memory for pages < memory shared as needed, "
+        "which gains the more the more memory there is."
+    ),
+    sweep=memory_sweep((2.5, 5, 10)),
+    contenders={**FIXED, "SSIJ": LOCAL},
+    measure=sustainable_rate,
+    verdict=verdict,
+)

@@ -1,0 +1,36 @@
+"""The cache policy: utility against least recently used."""
+
+from dataclasses import replace
+
+from benchmarks.figures.figure import Curves, Figure, Verdict
+from benchmarks.figures.measures import sustainable_rate
+from benchmarks.figures.ssij.memory import memory_sweep
+from benchmarks.figures.ssij.setting import PAPER, SSIJ
+
+LRU = "SSIJ, least recently used"
+
+
+def verdict(curves: Curves) -> Verdict:
+    """Utility wins at every size of memory."""
+    ratios = curves.ratios("SSIJ", LRU)
+    return Verdict(
+        holds=min(ratios) > 1,
+        number=f"by utility {min(ratios):.2f} to {max(ratios):.2f} times least recently used",
+        why="As the paper says, pages that were read for the tail of the stream push out those of its head.",
+    )
+
+
+FIGURE = Figure(
+    name="ssij-11",
+    paper=PAPER,
+    title="Throughput over memory with two policies of the cache, skew 1",
+    claim="Keeping pages by utility beats keeping those used last.",
+    sweep=memory_sweep(),
+    contenders={
+        "SSIJ": SSIJ,
+        "SSIJ, utilities cleared as in the paper": SSIJ.with_options(decay=0),
+        LRU: replace(SSIJ, algorithm="ssij, least recently used"),
+    },
+    measure=sustainable_rate,
+    verdict=verdict,
+)

@@ -1,0 +1,41 @@
+"""How many rows wait before pages are read for them."""
+
+from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
+from benchmarks.figures.measures import sustainable_rate
+from benchmarks.figures.ssij.setting import PAPER, SSIJ
+
+
+def verdict(curves: Curves) -> Verdict:
+    """First a rise, then a plateau, at the end a fall."""
+    rates = curves["SSIJ"]
+    top = max(rates)
+    best = curves.x[rates.index(top)]
+    return Verdict(
+        holds=rates[0] < 0.7 * top and rates[-1] < 0.7 * top,
+        number=f"best at {best:,.0f} rows ({top:,.0f} rows/s); {rates[0] / top:.2f} of that at "
+        f"{curves.x[0]:,.0f}, {rates[-1] / top:.2f} at {curves.x[-1]:,.0f}",
+        why=(
+            "Its place differs: a row that waits takes more memory here, for it notes six pages, "
+            "and so does every page that is to be read."
+        ),
+    )
+
+
+FIGURE = Figure(
+    name="ssij-13",
+    paper=PAPER,
+    title="Throughput over the size of the stream buffer, memory 1 %, skew 1",
+    claim=(
+        "Throughput rises with the stream buffer, stays on a long plateau, and falls when the buffer "
+        "takes much of the memory."
+    ),
+    sweep=Sweep(
+        "rows that wait before pages are read (SB_thresh)",
+        (5_000, 20_000, 50_000, 100_000, 200_000, 400_000),
+        lambda setting, x: setting.with_scaled(stream_rows=int(x)),
+        is_logarithmic=True,
+    ),
+    contenders={"SSIJ": SSIJ.with_memory(0.01)},
+    measure=sustainable_rate,
+    verdict=verdict,
+)

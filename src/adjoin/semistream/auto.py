@@ -1,0 +1,308 @@
+"""The join that the cost models expect to be fastest, chosen by what the stream asks for."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.errors import BudgetError, OptionError
+from adjoin.kernels.types import Array
+from adjoin.master.device import Disk
+from adjoin.master.master import Master
+from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.parts.budget import parse_bytes
+from adjoin.parts.clock import SystemClock
+from adjoin.parts.copying import plain_columns, take_rows
+from adjoin.parts.pagememory import PageMemory
+from adjoin.semistream.contract import SemiStreamJoin
+from adjoin.semistream.frontstage import FrontStage, FrontStaged
+from adjoin.semistream.meshjoin import MeshJoin
+from adjoin.semistream.models import meshjoin, ssij, xhybridjoin
+from adjoin.semistream.models.iteration import best_buffer_bytes
+from adjoin.semistream.models.setting import CostConstants, Setting
+from adjoin.semistream.paged import check_master
+from adjoin.semistream.spec import On, make_spec
+from adjoin.semistream.ssij import SSIJ
+from adjoin.semistream.xhybridjoin import XHybridJoin, without_chance
+
+_CANDIDATES: dict[str, type[FrontStaged]] = {
+    "xhybridjoin+front": FrontStage(XHybridJoin),
+    "ssij+front": FrontStage(SSIJ),
+    "cmeshjoin": FrontStage(MeshJoin),
+}
+_WORTH_A_CHANGE = 1.15
+_ROWS_PER_PAGE, _MOST_ROWS_PER_PAGE = 4, 64
+"""So many rows for every page of the master lie between two choices."""
+_COUNT_BYTES = 4
+_SAMPLE_ROWS = 2048
+_SCAN_BYTES = 58
+"""Of a row that waits in a scan, beside its values; what even admission leaves unused included."""
+_LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
+_PHASE_BYTES, _PHASE_PAIR_BYTES = 25, 96
+"""Of a row that waits for pages, beside its values: for itself, and for every page."""
+_ADDED = ("rows_in", "cache_hits", "rows_unmatched", "pages_read", "seeks", "bytes_read", "front_hits")
+_GREATEST = ("peak_bytes", "seconds_waiting_max")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A join, and why it was chosen.
+
+    Attributes:
+        algorithm: Its name.
+        reason: What the models expect of it and of the others.
+        rates: Rows per second that they expect of each.
+    """
+
+    algorithm: str
+    reason: str
+    rates: dict[str, float]
+
+
+class AutoJoin(SemiStreamJoin):
+    """Joins a stream with the operator that suits master, memory, device and stream best.
+
+    How it works: the first rows tell which pages the stream wants. From that, the sizes, and what reading
+    costs, the models predict the rate of every candidate: X-HYBRIDJOIN, SSIJ and MESHJOIN, each behind a
+    cache of rows. When more of the stream has been seen the choice is made again, and a join that promises
+    clearly more takes over once the one before has answered its rows.
+
+    Args:
+        master: The master.
+        on: Key: a name, a list of names, or `{"stream column": "master column"}`.
+        how: "inner", "left", "semi" or "anti".
+        memory: Budget of the whole operator.
+        is_paced: The stream pauses before the memory is full, and everything is answered at each pause, as in
+            micro-batches: SSIJ then reads every page once, in the order of the disk.
+        **options: Those that all operators have: `columns`, `within`, `between`, `suffix`, `device`, `clock`,
+            `pages`, `shared_index`.
+
+    Example:
+        >>> import adjoin, pyarrow as pa, tempfile
+        >>> products = pa.table({"id": [1, 2, 3], "name": ["pen", "ink", "pad"]})
+        >>> sales = pa.record_batch({"id": [3, 1, 9], "amount": [5, 7, 1]})
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     master = adjoin.Master.build(products, key="id", path=path + "/products")
+        ...     with adjoin.AutoJoin(master, on="id", memory="4MB") as join:
+        ...         result = pa.Table.from_batches(join.run([sales]))
+        ...         reason = join.metrics()["reason"]
+        >>> sorted(zip(*result.to_pydict().values())), "rows a second" in reason
+        ([(1, 7, 'pen'), (3, 5, 'pad')], True)
+
+    Cost:
+        That of the join chosen; four bytes for every page of the master, and a look at the index for a sample
+        of the rows.
+    """
+
+    def __init__(
+        self,
+        master: Master,
+        on: On,
+        how: str = "inner",
+        memory: int | str = "64MB",
+        *,
+        is_paced: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        check_master(master)
+        if "deadline" in options:
+            raise OptionError('algorithm="auto" keeps no deadlines; "ssij" and "ssij+front" do')
+        self._total_bytes = parse_bytes(memory)
+        self._check_memory(master, options)
+        self._is_paced = is_paced
+        self._owns_device = options.get("device") is None
+        self._options = {**options, "on": on, "how": how}
+        self._options["device"] = options.get("device") or Disk()
+        self._options["clock"] = options.get("clock") or SystemClock()
+        names = ("columns", "within", "between", "suffix")
+        self._spec = make_spec(master, on, how, **{name: options[name] for name in names if name in options})
+        self._before = dict.fromkeys((*_ADDED, *_GREATEST), 0.0)
+        self._choices = 0
+        self._row_bytes = 40.0
+        self._watch(master)
+        self._choice = self._choose()
+        self._join = self._make(master)
+
+    @classmethod
+    def least_memory(
+        cls, master: Master, *, pages: type[PageMemory] = PageMemory, shared_index: bool = False
+    ) -> int:
+        """The least budget with which a join with this master works, whatever its columns."""
+        least = SSIJ.least_memory(master, pages=pages, shared_index=shared_index)
+        return least + _COUNT_BYTES * master.pages
+
+    def _check_memory(self, master: Master, options: dict[str, Any]) -> None:
+        pages = type(options.get("pages") or PageMemory())
+        least = self.least_memory(master, pages=pages, shared_index=options.get("shared_index", False))
+        if self._total_bytes < least:
+            raise BudgetError(
+                f"memory={self._total_bytes} is too small for this master; give memory={least} or more"
+            )
+
+    def schema_of(self, stream: pa.Schema) -> pa.Schema:
+        """The schema of the results for a stream with this schema."""
+        return self._join.schema_of(stream)
+
+    def metrics(self) -> dict[str, Any]:
+        """Those of the join at work, for all that were; also `algorithm`, `reason` and `choices`."""
+        now = self._join.metrics()
+        return {
+            **now,
+            **{name: self._before[name] + now[name] for name in _ADDED},
+            **{name: max(self._before[name], now[name]) for name in _GREATEST},
+            "rows_out": self._rows_out,
+            "memory_bytes": self._total_bytes,
+            "algorithm": self._choice.algorithm,
+            "reason": self._choice.reason,
+            "choices": self._choices,
+        }
+
+    def close(self) -> None:
+        """Give files, threads and memory back."""
+        self._ended = True
+        self._join.close()
+        if self._owns_device:
+            self._options["device"].close()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structure contradicts itself or its account."""
+        self._join.check_invariants()
+
+    def offer(self, batch: pa.RecordBatch) -> bool:
+        """Put rows into the input buffer of the join at work; False if there is no room."""
+        if self._stream_schema is None:
+            self._check_batch(batch)
+        return self._join.offer(batch)
+
+    # The contract.
+
+    def _check_master(self, master: Master) -> None:
+        self._join._check_master(master)
+
+    def _begin(self, stream: pa.Schema) -> None:
+        nothing = [pa.nulls(0, field.type) for field in stream]
+        self._join._check_batch(pa.RecordBatch.from_arrays(nothing, schema=stream))
+
+    def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        self._look(batch)
+        if self._seen_rows >= self._rows_to_choose:
+            yield from self._choose_again()
+        yield from self._join.push(batch)
+
+    def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
+        yield from self._join.idle(seconds)
+
+    def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
+        yield from self._join.refresh(master)
+        self._watch(master)
+        self._join._budget.set("watch", 0)
+        self._join._pages.make_room(self._counts.nbytes)
+        self._join._budget.set("watch", self._counts.nbytes)
+
+    def _finish(self) -> Iterator[pa.RecordBatch]:
+        yield from self._join.finish()
+        self._ended = True
+
+    # What the stream asks for.
+
+    def _watch(self, master: Master) -> None:
+        """Count from now on which pages of this version the stream wants."""
+        self._master = master
+        self._counts: Array = np.zeros(master.pages, np.float32)
+        self._seen_rows = 0
+        self._rows_to_choose = 1
+        self._pages_per_row = 1.0
+
+    def _look(self, batch: pa.RecordBatch) -> None:
+        """Count the pages of a sample of the rows."""
+        self._seen_rows += batch.num_rows
+        if batch.num_rows == 0 or len(self._counts) == 0:
+            return
+        step = max(1, batch.num_rows // _SAMPLE_ROWS)
+        keys = plain_columns(batch.select(self._spec.predicate.columns))
+        sample = take_rows(keys, np.arange(0, batch.num_rows, step))
+        low, high, valid = self._spec.predicate.bounds(sample)
+        index, master_pages = self._master.index, len(self._counts)
+        first = np.searchsorted(index.last, low if valid is None else low[valid])
+        end = np.searchsorted(index.first, high if valid is None else high[valid], "right")
+        span = np.maximum(end - first, 0)
+        edges = np.bincount(first[span > 0], minlength=master_pages + 1)
+        edges -= np.bincount(end[span > 0], minlength=master_pages + 1)
+        self._counts += np.cumsum(edges[:-1]) * step
+        self._pages_per_row = max(1.0, float(span.mean())) if len(span) else 1.0
+        self._row_bytes = batch.nbytes / batch.num_rows
+
+    # The choice.
+
+    def _make(self, master: Master) -> FrontStaged:
+        self._choices += 1
+        join = _CANDIDATES[self._choice.algorithm](master, memory=self._total_bytes, **self._options)
+        join._pages.make_room(self._counts.nbytes)
+        join._budget.add("watch", self._counts.nbytes)
+        return join
+
+    def _choose(self) -> Choice:
+        if self._is_paced or self._master.pages == 0:
+            why = "everything is answered at each pause: every page is read once, in the order of the disk"
+            return Choice("ssij+front", why, {})
+        rates = self._rates()
+        best = max(rates, key=lambda name: rates[name])
+        expected = ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items())
+        share = self._total_bytes / (self._master.pages * self._master.page_bytes)
+        return Choice(
+            best,
+            f"memory {share:.1%} of the master, {self._seen_rows:,} rows seen; rows a second: {expected}",
+            rates,
+        )
+
+    def _rates(self) -> dict[str, float]:
+        """Rows a second that the models expect of the candidates, the cache of rows aside."""
+        master = self._master
+        cost = self._options["device"].cost([file.path for file in master.files])
+        constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
+        weights = without_chance(self._counts) if self._counts.any() else np.ones(master.pages)
+        index_bytes = 0 if self._options.get("shared_index") else master.index.nbytes
+        scanned = self._setting(_SCAN_BYTES, 0)
+        loaded = self._setting(_LOAD_BYTES + _LOAD_PAIR_BYTES * self._pages_per_row, index_bytes)
+        phased = self._setting(_PHASE_BYTES + _PHASE_PAIR_BYTES * self._pages_per_row, index_bytes)
+        return {
+            "xhybridjoin+front": xhybridjoin.tune(
+                loaded, constants, weights, pinned_rows_wait=False
+            ).rows_per_second,
+            "ssij+front": ssij.service_rate(phased, constants, weights),
+            "cmeshjoin": meshjoin.service_rate(scanned, constants, best_buffer_bytes(scanned, constants)),
+        }
+
+    def _setting(self, state_bytes: float, index_bytes: int) -> Setting:
+        master = self._master
+        spare_bytes = self._total_bytes - self.least_memory(master, shared_index=True) // 2 - index_bytes
+        spare_bytes = max(spare_bytes, 4 * master.page_bytes)
+        row_bytes = min(self._row_bytes + state_bytes, spare_bytes / 4)
+        return Setting(spare_bytes, master.pages, master.page_bytes, row_bytes)
+
+    def _choose_again(self) -> Generator[pa.RecordBatch, None, None]:
+        """Choose by what was seen; the join at work answers its rows before another takes over."""
+        pages = self._master.pages
+        rows_between = min(max(self._seen_rows, _ROWS_PER_PAGE * pages), _MOST_ROWS_PER_PAGE * pages)
+        self._rows_to_choose = self._seen_rows + rows_between
+        choice = self._choose()
+        self._counts /= 2  # the past fades
+        if choice.algorithm == self._choice.algorithm or not self._is_worth_it(choice):
+            return
+        yield from self._join.finish()
+        past = self._join.metrics()
+        for name in _ADDED:
+            self._before[name] += past[name]
+        for name in _GREATEST:
+            self._before[name] = max(self._before[name], past[name])
+        self._join.close()
+        self._choice = choice
+        self._join = self._make(self._master)
+        if self._stream_schema is not None:
+            self._begin(self._stream_schema)
+
+    def _is_worth_it(self, choice: Choice) -> bool:
+        return choice.rates[choice.algorithm] > _WORTH_A_CHANGE * choice.rates[self._choice.algorithm]

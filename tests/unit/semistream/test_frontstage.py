@@ -1,0 +1,120 @@
+"""What is peculiar to the front stage: which rows it caches, how long, and that it never lies."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from adjoin import SSIJ, CMeshJoin, FrontStage, HybridJoin, Master, MeshJoin
+from adjoin.semistream.frontcache import FrontCache
+from adjoin.workloads import Zipf
+from tests.oracle import Predicate, assert_same_rows, expected
+from tests.unit.semistream.shop import build, products, results, sales, slow_disk
+
+ROWS = 30_000
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Master:
+    return build(products(ROWS, width=100), tmp_path_factory.mktemp("front"))
+
+
+def skewed(rows: int, exponent: float = 1.0, shift: int = 0) -> list[pa.RecordBatch]:
+    keys = Zipf(ROWS, exponent, seed=3, placement="random").draw(rows)
+    keys = (keys + shift) % ROWS * 2
+    return [sales(keys[begin : begin + 500]) for begin in range(0, rows, 500)]
+
+
+def run(join: Any, batches: list[pa.RecordBatch]) -> Any:
+    for batch in batches:
+        for _ in join.push(batch):
+            pass
+    return join
+
+
+@pytest.mark.parametrize("behind", [SSIJ, MeshJoin, HybridJoin])
+def test_rows_of_a_cached_key_are_answered_at_once(behind, master):
+    with FrontStage(behind)(master, on="id", memory="2MB", **slow_disk()) as join:
+        run(join, skewed(100_000))
+        hottest = int(Zipf(ROWS, 1.0, seed=3, placement="random").key_of(np.array([0]))[0]) * 2
+        waiting, read = join.metrics()["rows_waiting"], join.metrics()["pages_read"]
+        assert sum(out.num_rows for out in join.push(sales([hottest] * 40))) == 40
+        assert (join.metrics()["rows_waiting"], join.metrics()["pages_read"]) == (waiting, read)
+
+
+def test_cached_are_the_keys_whose_waiting_rows_would_take_more_memory(master):
+    """The cache inequality: the last key worth its place has f* = (its bytes) / (those of a waiting row)."""
+    with CMeshJoin(master, on="id", memory="2MB", **slow_disk()) as join:
+        run(join, skewed(400_000))
+        metrics = join.metrics()
+        waiting_rows = metrics["rows_waiting"]
+        worth = float(join._cache._times_worth(join._cache.rows)(np.array([1]))[0])
+    share = np.arange(1, ROWS + 1) ** -1.0
+    share /= share.sum()
+    hit_share = metrics["front_hits"] / metrics["rows_in"]
+    seen_in_a_round = share * waiting_rows / (1 - hit_share)
+    right_number = int((seen_in_a_round > worth).sum())
+    assert 1.5 < worth < 4
+    assert 0.6 * right_number < metrics["front_keys"] < 1.6 * right_number
+
+
+def test_without_skew_hardly_anything_is_cached(master):
+    with CMeshJoin(master, on="id", memory="2MB", **slow_disk()) as join:
+        run(join, skewed(100_000, exponent=0.0))
+        assert join.metrics()["front_keys"] < 1_500
+        assert join.metrics()["front_bytes"] < 0.1 * join.metrics()["memory_bytes"]
+
+
+def test_what_the_stream_no_longer_wants_goes(master):
+    with CMeshJoin(master, on="id", memory="2MB", **slow_disk()) as join:
+        run(join, skewed(200_000))
+        before = set(join._cache.rows.keys().tolist())
+        run(join, skewed(200_000, shift=ROWS // 2))
+        after = set(join._cache.rows.keys().tolist())
+        hits = join.metrics()["front_hits"]
+        run(join, skewed(20_000, shift=ROWS // 2))
+        assert len(before & after) < 0.2 * len(before)
+        assert join.metrics()["front_hits"] - hits > 0.4 * 20_000
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_key_is_cached_with_all_its_rows_or_not_at_all(exact, tmp_path, monkeypatch):
+    """A row answered from the cache does not see the disk; caching what one page has of a key is wrong."""
+    if not exact:
+        monkeypatch.setattr(FrontCache, "_are_whole", lambda _, keys: np.ones(len(keys), bool))
+    table = products(60, copies=37)
+    master = build(table, tmp_path)
+    random = np.random.default_rng(4)
+    batches = [sales(random.integers(0, 120, 200)) for _ in range(60)]
+    join = CMeshJoin(master, on="id", memory="1MB", disk_pages=4, **slow_disk())
+    wanted = expected(pa.Table.from_batches(batches), table, Predicate("id"), "inner")
+    actual = results(join, batches)
+    assert (actual.num_rows == wanted.num_rows) == exact
+    if exact:
+        assert_same_rows(actual, wanted)
+        assert join.metrics()["front_hits"] > 0
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_update_drops_what_it_changed(is_new, tmp_path, monkeypatch):
+    """Without that, old rows come out."""
+    if not is_new:
+        monkeypatch.setattr(FrontCache, "refresh", lambda _cache, _before: None)
+    master = build(products(2_000), tmp_path)
+    with FrontStage(SSIJ)(master, on="id", memory="1MB", **slow_disk()) as join:
+        for _ in range(40):
+            run(join, [sales([10] * 50)])
+            list(join.idle(0))
+        assert join.metrics()["front_hits"] > 0
+        change = pa.table({"id": [10], "name": ["new"], "_op": ["upsert"]})
+        newer = master.apply(change, txn="one")
+        list(join.refresh(newer))
+        names = {name for out in (*join.push(sales([10])), *join.idle(0)) for name in out["name"].to_pylist()}
+    assert (names == {"new"}) == is_new
+
+
+def test_a_range_passes_by_the_cache(master):
+    with FrontStage(SSIJ)(master, on="id", within=3, memory="2MB", **slow_disk()) as join:
+        run(join, skewed(5_000))
+        assert join.metrics()["front_bytes"] == 0
