@@ -132,7 +132,7 @@ class KeyTable:
         self.slot.fill(EMPTY)
         self._taken = 0
 
-    def grow(self, length: int) -> None:
+    def resize(self, length: int) -> None:
         """Go on with so many entries. Counters begin anew."""
         taken = self.taken()
         key, *places = (array[taken] for array in (self.key, self.slot, self.row, self.rows, self.heat))
@@ -140,6 +140,7 @@ class KeyTable:
         entries = self.insert(key)
         for array, before in zip((self.slot, self.row, self.rows, self.heat), places, strict=True):
             array[entries] = before
+        self._memory.trim("table", self.bytes, np.uint8)
 
     def warm(self, entries: Array) -> None:
         """One more stream row found each of these entries (repeats count)."""

@@ -58,6 +58,9 @@ class PageMemory:
         """Notes under this name; zeros where they are new. Asked again, they can be as long as `room`."""
         return np.zeros(length, dtype)
 
+    def trim(self, name: str, length: int, dtype: Any) -> None:
+        """The notes under this name are no longer than that any more."""
+
     def has_room(self, name: str, length: int, dtype: Any) -> bool:  # noqa: ARG002
         """Whether an array can be as long."""
         return True
@@ -109,6 +112,10 @@ class _RegionMemory(PageMemory):
         size = length * item_bytes
         view = self._regions.view(self._prefix + name, size, max(size, (room or 0) * item_bytes))
         return view[:size].view(dtype)
+
+    def trim(self, name: str, length: int, dtype: Any) -> None:
+        """The notes under this name are no longer than that any more."""
+        self._regions.give_back(self._prefix + name, length * np.dtype(dtype).itemsize)
 
     def has_room(self, name: str, length: int, dtype: Any) -> bool:
         """Whether an array can be as long."""

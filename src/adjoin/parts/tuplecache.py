@@ -18,6 +18,8 @@ from adjoin.parts.packedrows import PackedRows
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.portions import portions
 
+_ALMOST_EMPTY = 0.3
+"""A table with so few of the keys that it may take is too long."""
 _ALMOST = 0.95
 """A table so full of what it may take is full: rows go for new ones."""
 _MOST = 0.9
@@ -99,13 +101,16 @@ class TupleCache:
         return self._packed.layout
 
     def _grow_table(self) -> bool:
-        """Go on with a table twice as long, if there is memory for both of them."""
+        """Go on with a table twice as long, if that is possible."""
+        return self._resize_table(min(2 * self._table.length, self._sizes.most_entries))
+
+    def _resize_table(self, length: int) -> bool:
+        """Go on with a table of another length, if there is memory for both of them."""
         table = self._table
-        length = min(2 * table.length, self._sizes.most_entries)
         if length == table.length or not self._ask(length * table.bytes_per_entry):
             return False
         before_bytes = table.bytes
-        table.grow(length)
+        table.resize(length)
         self.bytes += table.bytes - before_bytes
         self._ask(-before_bytes)
         return True
@@ -172,17 +177,20 @@ class TupleCache:
     def _flush(self) -> None:
         """Put the rows that wait into slots: the open one, new ones, or those whose turn it is."""
         while self._waiting_bytes:
-            waiting = Groups.joined(self._waiting)
-            self._waiting, self._waiting_bytes = [], 0
             if self._open == EMPTY and self._can_add():
                 self._open = self._packed.add()
                 self._fill(self._open, Groups.none(self.schema))
             if self._open != EMPTY:
-                self._fill_up(waiting)
+                self._fill_up(self._take_waiting())
             elif self._packed.turns:
-                self._compete(self._packed.take_turn(), waiting)
+                self._compete(self._packed.take_turn(), self._take_waiting())
             else:
-                self._table.remove(waiting.keys)
+                self._table.remove(self._take_waiting().keys)
+
+    def _take_waiting(self) -> Groups:
+        waiting = Groups.joined(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        return waiting
 
     def _fill_up(self, waiting: Groups) -> None:
         """Put rows beside those in the open slot; what finds no room goes on waiting."""
@@ -207,7 +215,12 @@ class TupleCache:
         self._table.remove(keys[order[fitting:]])
         stays = np.sort(order[:fitting])
         old, new = np.split(stays, [np.searchsorted(stays, len(held))])
-        self._fill(slot, Groups.joined([held.chosen(old), waiting.chosen(new - len(held))]))
+        new -= len(held)
+        held = held.chosen(old)  # one after the other: they can be large
+        waiting = waiting.chosen(new)
+        held = Groups.joined([held, waiting])
+        del waiting
+        self._fill(slot, held)
         if fitting:
             self.least_seen = max(1, int(seen[order[int(_MOST * fitting)]]))
 
@@ -244,6 +257,8 @@ class TupleCache:
         rows = np.bincount(table.slot[entries], table.rows[entries], self._packed.all_slots)
         for slot in [slot for slot in self._packed.turns if 2 * rows[slot] < self.columns.rows[slot]]:
             self._unpack(slot)
+        if len(table) < _ALMOST_EMPTY * table.most:
+            self._resize_table(max(table.length // 2, self._sizes.first_entries))
         return self._packed.free_slots > free_before
 
     def _unpack(self, slot: int) -> None:

@@ -91,6 +91,10 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.drop(asked)
         assert not self.cache.knows(asked).any()
 
+    @rule(least_heat=st.integers(0, 3))
+    def forget(self, least_heat):
+        self.cache.forget(lambda rows: np.full(len(rows), least_heat))
+
     @rule()
     def clear(self):
         self.cache.clear()
