@@ -14,8 +14,5 @@ settings.load_profile("adjoin")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes all tests on Spark go to one, which has the session, and begin at once."""
-    for item in items:
-        if item.path.is_relative_to(ON_SPARK):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    """Tests on Spark begin at once: with several processes they take longest."""
     items.sort(key=lambda item: not item.path.is_relative_to(ON_SPARK))

@@ -33,17 +33,22 @@ class PinnedLoads(Loads):
 
     def start(self) -> None:
         """Keep as many pages as were asked for, or at first as many as a load has."""
-        wanted = self.chosen_pages or self._pages.split.wave_pages
-        self._pages.pinned_slots = min(wanted, self._most_pinned)
+        self._pin(self.chosen_pages or self._pages.split.wave_pages)
         self._pages.grow(max(0, self._pages.pinned_slots - self._pages.arena.capacity))
         self._rows_to_tune = _ROWS_PER_PAGE * len(self._pages.index)
         self._rows_to_fade = 0
         self._wants_head = False
 
+    def _pin(self, wanted_pages: int) -> None:
+        """Keep about so many pages: memory for them comes in whole grains."""
+        grain = self._pages.arena.grain
+        self._pages.pinned_slots = min(-(-wanted_pages // grain) * grain, self._most_pinned)
+
     @property
     def _most_pinned(self) -> int:
-        split = self._pages.split
-        return min(split.stream_bytes // 2 // split.slot_cost, len(self._pages.index))
+        split, grain = self._pages.split, self._pages.arena.grain
+        most = min(split.stream_bytes // 2 // split.slot_cost, len(self._pages.index) + grain - 1)
+        return most - most % grain
 
     def relieve(self) -> Iterator[pa.RecordBatch]:
         """One iteration: load what rows want around the page that the oldest of them wants."""
@@ -77,7 +82,7 @@ class PinnedLoads(Loads):
         )
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
         tuning = tune(setting, constants, weights, swappable_pages=split.wave_pages, pinned_rows_wait=False)
-        pages.pinned_slots = min(tuning.pinned_pages, self._most_pinned)
+        self._pin(tuning.pinned_pages)
 
     def _read_head(self) -> Iterator[pa.RecordBatch]:
         """Where the first pages of the master are its hottest, read those that are missing in one go."""
