@@ -2,7 +2,7 @@
 
 from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Sweep, Verdict
 from benchmarks.figures.measures import sustainable_rate
-from benchmarks.figures.ssij.setting import AS_PRINTED, MESHJOIN, PAPER, PRINTED, SLOW, SLOW_MESHJOIN, SSIJ
+from benchmarks.figures.ssij.setting import AS_PRINTED, MESHJOIN, PAPER, PRINTED, SSIJ
 
 
 def verdict(curves: Curves) -> Verdict:
@@ -22,7 +22,7 @@ FIGURE = Figure(
     title="Throughput over skew, memory 7.5 %, the most frequent keys side by side (NoPerm)",
     claim="SSIJ rises strongly with skew; MeshJoin is flat or falls slightly.",
     sweep=Sweep("skew", (0.0, 0.25, 0.5, 0.75, 1.0), lambda setting, x: setting.with_stream(skew=x)),
-    contenders={"SSIJ": SSIJ, PRINTED: AS_PRINTED, "MeshJoin": MESHJOIN, SLOW: SLOW_MESHJOIN},
+    contenders={"SSIJ": SSIJ, PRINTED: AS_PRINTED, "MeshJoin": MESHJOIN},
     measure=sustainable_rate,
     verdict=verdict,
     devices=(SIMULATED, REAL),
