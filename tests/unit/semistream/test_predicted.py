@@ -106,8 +106,8 @@ def test_rows_per_round_of_the_scan(memory, master):
     assert run.input_rows == pytest.approx(meshjoin.input_rows(run.waiting_rows, portions), rel=0.05)
 
 
-@pytest.mark.parametrize("exponent", [0.8, 1.0])
-def test_the_gain_of_the_cache(exponent, master):
+@pytest.mark.parametrize(("exponent", "least_gain"), [(0.8, 1.05), (1.0, 1.5)])
+def test_the_gain_of_the_cache(exponent, least_gain, master):
     """Service rate of CMESHJOIN to MESHJOIN: what the cache answers, for the memory it takes."""
     zipf: dict[str, Any] = {"exponent": exponent, "placement": "random", "seed": 1}
     plain = Run(MeshJoin, master, 0.2, Zipf(ROWS, **zipf))
@@ -116,7 +116,7 @@ def test_the_gain_of_the_cache(exponent, master):
     hit_share = float(power_sum([keys], exponent)[0] / power_sum([ROWS], exponent)[0])
     predicted = cached.waiting_rows / plain.waiting_rows / (1 - hit_share)
     assert cached.rate / plain.rate == pytest.approx(predicted, rel=0.10)
-    assert cached.rate > 1.05 * plain.rate
+    assert cached.rate > least_gain * plain.rate
 
 
 GRID = (4, 8, 16, 32, 64, 128)
