@@ -103,3 +103,15 @@ def expand(start: Array, count: Array, total: int) -> tuple[Array, Array]:
             value[at] = start[i] + k
             at += 1
     return owner, value
+
+
+@njit(cache=True, nogil=True)
+def count_pages(start: Array, stop: Array, counts: Array) -> None:
+    """Count the pages of the first spans: of as many as have about as many pages as there are counts."""
+    counted = 0
+    for i in range(len(start)):
+        if counted >= len(counts):
+            return
+        for page in range(start[i], stop[i]):
+            counts[page] += 1
+        counted += max(stop[i] - start[i], 0)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import BudgetError, OptionError
+from adjoin.kernels.search import count_pages
 from adjoin.kernels.types import Array
 from adjoin.master.device import Disk
 from adjoin.master.master import Master
@@ -37,7 +38,7 @@ _WORTH_A_CHANGE = 1.15
 _ROWS_PER_PAGE, _MOST_ROWS_PER_PAGE = 4, 64
 """So many rows for every page of the master lie between two choices."""
 _COUNT_BYTES = 4
-_SAMPLE_ROWS = 2048
+_SAMPLE_ROWS, _MOST_STEP = 2048, 8
 _SCAN_BYTES = 58
 """Of a row that waits in a scan, beside its values; what even admission leaves unused included."""
 _LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
@@ -222,27 +223,25 @@ class AutoJoin(SemiStreamJoin):
         self._master = master
         self._counts: Array = np.zeros(master.pages, np.float32)
         self._seen_rows = 0
-        self._rows_to_choose: float = 1
+        self._rows_to_choose: float = inf if self._is_paced else 1
         self._pages_per_row = 1.0
 
     def _look(self, batch: pa.RecordBatch) -> None:
         """Count the pages of a sample of the rows."""
-        self._seen_rows += batch.num_rows
-        if batch.num_rows == 0 or len(self._counts) == 0:
+        if batch.num_rows == 0 or self._rows_to_choose == inf:
             return
-        step = max(1, batch.num_rows // _SAMPLE_ROWS)
+        step = min(_MOST_STEP, max(1, batch.num_rows // _SAMPLE_ROWS))
         keys = plain_columns(batch.select(self._spec.predicate.columns))
         sample = take_rows(keys, np.arange(0, batch.num_rows, step))
-        low, high, valid = self._spec.predicate.bounds(sample)
-        index, master_pages = self._master.index, len(self._counts)
-        first = np.searchsorted(index.last, low if valid is None else low[valid])
-        end = np.searchsorted(index.first, high if valid is None else high[valid], "right")
-        span = np.maximum(end - first, 0)
-        edges = np.bincount(first[span > 0], minlength=master_pages + 1)
-        edges -= np.bincount(end[span > 0], minlength=master_pages + 1)
-        self._counts += np.cumsum(edges[:-1]) * step
-        self._pages_per_row = max(1.0, float(span.mean())) if len(span) else 1.0
+        self._seen_rows += sample.num_rows
         self._row_bytes = batch.nbytes / batch.num_rows
+        low, high, valid = self._spec.predicate.bounds(sample)
+        rows = slice(None) if valid is None else valid
+        start = np.searchsorted(self._master.index.last, low[rows])
+        stop = np.searchsorted(self._master.index.first, high[rows], "right")
+        if len(start):
+            self._pages_per_row = max(1.0, float(np.maximum(stop - start, 0).mean()))
+            count_pages(start, stop, self._counts)
 
     # The choice.
 
@@ -301,7 +300,7 @@ class AutoJoin(SemiStreamJoin):
     def _choose_again(self) -> Generator[pa.RecordBatch, None, None]:
         """Choose by what was seen; the join at work answers its rows before another takes over."""
         pages = self._master.pages
-        if self._is_paced or len(self._counts) == 0:
+        if len(self._counts) == 0:
             self._rows_to_choose = inf
             return
         rows_between = min(max(self._seen_rows, _ROWS_PER_PAGE * pages), _MOST_ROWS_PER_PAGE * pages)

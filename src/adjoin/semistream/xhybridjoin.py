@@ -87,11 +87,12 @@ class PinnedLoads(Loads):
     def _read_head(self) -> Iterator[pa.RecordBatch]:
         """Where the first pages of the master are its hottest, read those that are missing in one go."""
         pages = self._pages
-        head = np.arange(pages.pinned_slots, dtype=np.int32)
+        head = np.arange(min(pages.pinned_slots, len(pages.index)), dtype=np.int32)
         if len(head) == 0:
             return
         utility = pages.cache.utility(np.arange(len(pages.index)))
-        hottest = np.partition(utility, len(utility) - len(head))[len(utility) - len(head) :]
+        others = len(utility) - len(head)
+        hottest = np.partition(utility, others)[others:] if others else utility
         if utility[head].sum() < _ALMOST_ALL * hottest.sum():
             return
         missing = head[pages.cache.slot_of_page[head] < 0]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.kernels.search import expand, locate_pages, probe_pages
+from adjoin.kernels.search import count_pages, expand, locate_pages, probe_pages
 
 keys = st.integers(-40, 40)
 
@@ -63,3 +63,19 @@ def test_expand_is_repeat_and_arange(spans):
     owner, value = expand(start, count, int(count.sum()))
     assert owner.tolist() == np.repeat(np.arange(len(spans)), count).tolist()
     assert value.tolist() == [s + k for s, c in spans for k in range(c)]
+
+
+spans = st.tuples(st.integers(0, 9), st.integers(0, 9))
+
+
+@given(spans=st.lists(spans, max_size=20))
+def test_pages_are_counted_for_the_spans_that_are_not_too_many(spans):
+    counts = np.zeros(9, np.float32)
+    count_pages(
+        np.array([start for start, _ in spans], int), np.array([stop for _, stop in spans], int), counts
+    )
+    wanted = np.zeros(9)
+    for start, stop in spans:
+        if wanted.sum() < 9:
+            wanted[start:stop] += 1
+    assert counts.tolist() == wanted.tolist()

@@ -59,6 +59,15 @@ def test_a_stream_that_pauses_is_served_by_ssij(unique):
     assert chosen(unique, batches(KEYS, 2_000, 1.0), is_paced=True)["algorithm"] == "ssij+front"
 
 
+def test_large_batches_do_not_make_chance_look_like_skew(unique):
+    stream = sales(Zipf(KEYS, 0.0, seed=3).draw(100_000) * 2)
+    with AutoJoin(unique, on="id", memory="1MB", **disk()) as join:
+        for _ in join.push(stream):
+            pass
+        counts = join._counts
+    assert counts.var() < 2 * counts.mean()
+
+
 def test_it_says_why(unique):
     metrics = chosen(unique, batches(KEYS, 10_000, 1.0))
     assert "rows seen" in metrics["reason"]

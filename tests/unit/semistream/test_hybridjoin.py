@@ -199,6 +199,16 @@ def test_the_first_pages_of_a_sorted_master_are_read_in_one_go(master):
         assert len(np.intersect1d(cached, np.arange(pinned))) > 0.8 * pinned
 
 
+def test_memory_for_more_pages_than_the_master_has(master):
+    """Memory comes in grains, so that there can be room for a little more than the whole master."""
+    with XHybridJoin(master, on="id", memory="64MB", pinned_pages=master.pages, **slow_disk()) as join:
+        assert join._pages.pinned_slots > master.pages
+        join._stage._wants_head = True
+        rows = sum(out.num_rows for out in join.run(skewed(40_000)))
+        assert join.metrics()["pages_cached"] == master.pages
+    assert rows == 40_000
+
+
 def test_without_skew_hardly_anything_is_pinned(master):
     with XHybridJoin(master, on="id", memory="2MB", **slow_disk()) as join:
         for batch in skewed(100_000, exponent=0.0):
