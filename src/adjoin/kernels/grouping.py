@@ -7,32 +7,24 @@ from adjoin.kernels.types import Array
 
 
 @njit(cache=True, nogil=True)
-def count_groups(pairs: Array) -> int:
-    """Number of different pages in pairs sorted by page; a pair is `page << 32 | row`."""
+def group_pairs(pairs: Array, most_groups: int) -> tuple[Array, Array]:
+    """The first pages of sorted pairs, and where the pairs of each begin (one entry more than pages)."""
+    most = min(most_groups, len(pairs))
+    pages = np.empty(most, np.int32)
+    begin = np.empty(most + 1, np.int64)
     groups = 0
-    page = -1
-    for i in range(len(pairs)):
-        if pairs[i] >> 32 != page:
-            page = pairs[i] >> 32
-            groups += 1
-    return groups
-
-
-@njit(cache=True, nogil=True)
-def group_pairs(pairs: Array, groups: int) -> tuple[Array, Array]:
-    """Page of each group, and where the groups begin (one entry more than groups)."""
-    pages = np.empty(groups, np.int32)
-    begin = np.empty(groups + 1, np.int64)
-    group = -1
-    page = -1
-    for i in range(len(pairs)):
-        if pairs[i] >> 32 != page:
-            page = pairs[i] >> 32
-            group += 1
-            pages[group] = page
-            begin[group] = i
-    begin[groups] = len(pairs)
-    return pages, begin
+    at = 0
+    while at < len(pairs):
+        page = pairs[at] >> 32
+        if groups == most:
+            break
+        pages[groups] = page
+        begin[groups] = at
+        groups += 1
+        while at < len(pairs) and pairs[at] >> 32 == page:
+            at += 1
+    begin[groups] = at
+    return pages[:groups], begin[: groups + 1]
 
 
 @njit(cache=True, nogil=True)

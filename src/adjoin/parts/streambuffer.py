@@ -1,18 +1,22 @@
 """Stream rows that wait: some for their turn, some for pages from disk."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from adjoin.kernels.grouping import count_groups, group_pairs
+from adjoin.kernels.grouping import group_pairs
 from adjoin.kernels.types import Array
 from adjoin.parts.copying import compact, join_arrays, join_batches, take_rows
+from adjoin.parts.pairlog import PairLog
 
 MOST_STREAM_BYTES = 1 << 30
 """Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
 _MOST_PARTS = 64
 """So many parts become one: a part has a price beside its bytes, which many small ones must not add up to."""
+_PLAN_SHARE = 1 / 16
+_LEAST_PORTION_PAGES = 256
 
 
 @dataclass
@@ -161,71 +165,76 @@ def _earliest(part: Arrivals, rows: int) -> tuple[Arrivals, Arrivals]:
 
 
 class StreamBuffer:
-    """Rows that wait for pages, with the inverted index: for every such page, the rows that want it.
+    """Rows that wait for pages, and for every such page the rows that want it.
 
     Args:
         pages: Number of pages of the master.
+        most_bytes: The most that rows and pairs will take.
     """
 
-    pair_bytes = 16
+    pair_bytes = 8
     wanted_page_bytes = 80
+    """Of a page that is to be read, in the inverted index and in a read plan."""
     pair_cost = pair_bytes + wanted_page_bytes
-    """Most that one more pair costs: the pair, twice while parts are joined, and its page in a read plan."""
+    """Most that one more pair costs."""
 
-    def __init__(self, pages: int) -> None:
+    def __init__(self, pages: int, most_bytes: int) -> None:
         self._parts: list[Rows] = []
-        self._pairs: list[Array] = []
+        self._pairs = PairLog(min(most_bytes, 2 * MOST_STREAM_BYTES) // self.pair_bytes)
         self._is_wanted: Array = np.zeros(pages, bool)
+        self._portion_pages = max(
+            _LEAST_PORTION_PAGES, int(_PLAN_SHARE * most_bytes) // self.wanted_page_bytes
+        )
         self._reset()
 
     def _reset(self) -> None:
         self._small = 0
         self.rows = 0
-        self.pairs = 0
         self.wanted_pages = 0
         self.stream_bytes = 0
         self.earliest_due = np.inf
 
     @property
     def inverted_bytes(self) -> int:
-        return self.pairs * self.pair_bytes + self.wanted_pages * self.wanted_page_bytes
+        """What pairs take, and the pages that are planned for at a time."""
+        planned_pages = min(self.wanted_pages, self._portion_pages)
+        return len(self._pairs) * self.pair_bytes + planned_pages * self.wanted_page_bytes
+
+    def cost_of(self, pairs: int) -> int:
+        """The most by which so many pairs add to the bytes of the inverted index."""
+        more_pages = min(pairs, max(0, self._portion_pages - self.wanted_pages))
+        return pairs * self.pair_bytes + more_pages * self.wanted_page_bytes
 
     def add(self, rows: Rows, pairs: Array) -> None:
         """Rows that wait; a pair is `page << 32 | row`, rows counted from the first of `rows`."""
         self._parts.append(rows)
-        self._pairs.append(pairs + self.rows)
+        self._pairs.add(pairs + self.rows)
         self._is_wanted[pairs >> 32] = True
         self.rows += len(rows)
-        self.pairs += len(pairs)
         self.wanted_pages = int(np.count_nonzero(self._is_wanted))
         self.stream_bytes += rows.waiting_bytes
         if rows.due is not None:
             self.earliest_due = min(self.earliest_due, rows.due.min(initial=np.inf))
         self._small += 1
         if self._small == _MOST_PARTS:
-            self._join_last(_MOST_PARTS)
+            few, self._parts[-_MOST_PARTS:] = self._parts[-_MOST_PARTS:], []
+            self._parts.append(join_rows(few))
             self._small = 0
 
     def check_invariants(self) -> None:
         assert self.rows == sum(len(part) for part in self._parts)
-        assert self.pairs == sum(len(pairs) for pairs in self._pairs)
+        if self.rows == 0:  # the inverted index of those before may be in use
+            return
         assert self.wanted_pages == np.count_nonzero(self._is_wanted)
-        for pairs in self._pairs:
-            assert self._is_wanted[pairs >> 32].all()
-            assert ((pairs & 0xFFFFFFFF) < self.rows).all()
+        pairs = self._pairs.all()
+        assert self._is_wanted[pairs >> 32].all()
+        assert ((pairs & 0xFFFFFFFF) < self.rows).all()
 
-    def _join_last(self, count: int) -> None:
-        few, self._parts[-count:] = self._parts[-count:], []
-        self._parts.append(join_rows(few))
-        self._pairs[-count:] = [np.concatenate(self._pairs[-count:])]
-
-    def join_parts(self) -> tuple[Rows, "InvertedIndex"]:
-        """All rows as one, and the inverted index over them; the buffer is empty afterwards."""
-        parts, all_pairs = self._parts, self._pairs
-        self._parts, self._pairs = [], []
-        self._is_wanted[:] = False
+    def take(self) -> tuple[Rows, "InvertedIndex"]:
+        """All rows as one, and the inverted index over them, which is good until rows are added again."""
+        parts, self._parts = self._parts, []
         self._reset()
-        return join_rows(parts), InvertedIndex(np.concatenate(all_pairs))
+        return join_rows(parts), InvertedIndex(self._pairs, self._is_wanted, self._portion_pages)
 
 
 def join_rows(parts: list[Rows]) -> Rows:
@@ -254,22 +263,59 @@ def _join_states(states: list[Array | None]) -> Array | None:
     return np.concatenate(arrays) if arrays else None
 
 
-class InvertedIndex:
-    """For every wanted page, the rows that want it.
+@dataclass(frozen=True)
+class Wanted:
+    """Some of the wanted pages, and the rows that want each.
 
     Attributes:
+        pages: The pages, ascending.
         pairs: `page << 32 | row`, sorted.
-        pages: The wanted pages, ascending.
         begin: Where each page's pairs begin, one entry more than pages.
     """
 
-    def __init__(self, pairs: Array) -> None:
-        pairs.sort()
-        self.pairs = pairs
-        self.pages, self.begin = group_pairs(pairs, count_groups(pairs))
+    pages: Array
+    pairs: Array
+    begin: Array
 
     def check_invariants(self) -> None:
         assert (np.diff(self.pairs) > 0).all()
         assert (np.diff(self.pages) > 0).all()
         assert self.begin[0] == 0
         assert self.begin[-1] == len(self.pairs)
+
+
+class InvertedIndex:
+    """For every wanted page the rows that want it, a portion of the pages at a time.
+
+    Args:
+        pairs: The pairs; given back when all is done.
+        is_wanted: Whether each page of the master is wanted; all are not when all is done.
+        portion_pages: Most pages of a portion.
+    """
+
+    def __init__(self, pairs: PairLog, is_wanted: Array, portion_pages: int) -> None:
+        self._pairs = pairs
+        self._is_wanted = is_wanted
+        self._portion_pages = portion_pages
+        pairs.all().sort()
+
+    def portions(self) -> Iterator[Wanted]:
+        """The pages with their rows, in the order of the pages."""
+        rest = self._pairs.all()
+        while len(rest):
+            pages, begin = group_pairs(rest, self._portion_pages)
+            some, rest = rest[: begin[-1]], rest[begin[-1] :]
+            yield Wanted(pages, some, begin)
+
+    def is_wanted(self, pages: Array) -> Array:
+        """Which of the pages were not joined yet."""
+        return self._is_wanted[pages]
+
+    def was_joined(self, pages: Array) -> None:
+        """These pages are done."""
+        self._is_wanted[pages] = False
+
+    def close(self) -> None:
+        """Everything is done, or will not be."""
+        self._is_wanted[:] = False
+        self._pairs.clear()

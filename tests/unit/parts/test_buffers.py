@@ -80,7 +80,7 @@ def test_a_small_slice_does_not_hold_the_memory_of_the_large_batch():
     )
 )
 def test_stream_buffer_joins_its_parts_and_inverts_them(parts):
-    buffer = StreamBuffer(9)
+    buffer = StreamBuffer(9, 1 << 20)
     wanted: dict[int, list[int]] = {}
     number = 0
     for part in parts:
@@ -94,16 +94,36 @@ def test_stream_buffer_joins_its_parts_and_inverts_them(parts):
         number += len(part)
     assert buffer.wanted_pages == len(wanted)
     assert buffer.stream_bytes > 0
-    rows, inverted = buffer.join_parts()
-    inverted.check_invariants()
+    rows, inverted = buffer.take()
     assert rows.low.tolist() == list(range(number))
     assert rows.high is rows.low
     assert rows.batch.column(1).to_pylist() == [f"row {value}" for value in range(number)]
-    assert inverted.pages.tolist() == sorted(wanted)
-    for group, page in enumerate(inverted.pages.tolist()):
-        found = inverted.pairs[inverted.begin[group] : inverted.begin[group + 1]]
-        assert (found & 0xFFFFFFFF).tolist() == sorted(wanted[page])
-    assert (buffer.rows, buffer.pairs, buffer.wanted_pages, buffer.stream_bytes) == (0, 0, 0, 0)
+    found: dict[int, list[int]] = {}
+    for some in inverted.portions():
+        some.check_invariants()
+        assert inverted.is_wanted(some.pages).all()
+        inverted.was_joined(some.pages)
+        for group, page in enumerate(some.pages.tolist()):
+            pairs_of_page = some.pairs[some.begin[group] : some.begin[group + 1]]
+            found[page] = (pairs_of_page & 0xFFFFFFFF).tolist()
+    assert found == {page: sorted(rows) for page, rows in wanted.items()}
+    assert not inverted.is_wanted(np.arange(9)).any()
+    inverted.close()
+    assert (buffer.rows, buffer.inverted_bytes, buffer.wanted_pages, buffer.stream_bytes) == (0, 0, 0, 0)
+
+
+def test_the_inverted_index_comes_in_portions_of_pages():
+    buffer = StreamBuffer(1000, 1 << 15)
+    low = np.arange(1000)
+    rows = Rows(pa.record_batch({"v": low}), 0.0, None, low, low, np.zeros(1000, bool))
+    cost = buffer.cost_of(2000)
+    buffer.add(rows, np.concatenate([low << 32 | low, low << 32 | low[::-1]]))
+    assert buffer.inverted_bytes == cost < 2000 * buffer.pair_cost
+    _, inverted = buffer.take()
+    portions = list(inverted.portions())
+    assert len(portions) > 2
+    assert np.concatenate([some.pages for some in portions]).tolist() == list(range(1000))
+    assert sum(len(some.pairs) for some in portions) == 2000
 
 
 def test_estimate_starts_with_random_reads_and_learns_the_worst_for_similar_sizes():
@@ -166,19 +186,19 @@ def test_many_small_parts_become_few_and_keep_their_rows_in_order():
 
 
 def test_many_small_parts_become_few_in_the_stream_buffer_and_keep_their_pairs():
-    buffer = StreamBuffer(10)
+    buffer = StreamBuffer(10, 1 << 20)
     for value in range(1000):
         low, sizes = np.array([value]), np.array([value])
         batch = pa.record_batch({"v": [value]})
         rows = Rows(batch, float(value), None, low, low, np.array([value % 2 == 0]), sizes)
         buffer.add(rows, np.array([value % 10 << 32], np.int64))
     assert len(buffer._parts) < 100
-    assert len(buffer._pairs) < 100
-    joined, inverted = buffer.join_parts()
-    inverted.check_invariants()
+    joined, inverted = buffer.take()
+    (wanted,) = inverted.portions()
+    wanted.check_invariants()
     every = np.arange(1000)
     assert joined.batch.column(0).to_pylist() == every.tolist()
     assert joined.sizes is not None
     assert (joined.sizes == every).all()
     assert (joined.matched == (every % 2 == 0)).all()
-    assert (inverted.pairs & 0xFFFFFFFF == np.argsort(every % 10, kind="stable")).all()
+    assert (wanted.pairs & 0xFFFFFFFF == np.argsort(every % 10, kind="stable")).all()

@@ -96,7 +96,7 @@ class SSIJ(BufferedJoin):
         CR         cached pages                         Residence.cache
         IB, SB     input buffer, stream buffer          InputBuffer, StreamBuffer
         II_p       rows that wait for page p            InvertedIndex
-        P_u        pages to read                        InvertedIndex.pages
+        P_u        pages to read                        Wanted.pages
         S, T       seconds to position, per page        Cost
         maxScan    longest scan                         max_scan
         ========== ==================================== ==========================

@@ -1,6 +1,7 @@
 """The two phases of SSIJ that do the work: online and join."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
 from adjoin.parts.costmodel import JoinTimeEstimate
-from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer
+from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer, Wanted
 from adjoin.semistream.answering import Counts
 from adjoin.semistream.lookup import Lookup
 from adjoin.semistream.readahead import read_in_waves
@@ -56,7 +57,7 @@ class Phases(Lookup):
         super().__init__(spec, pages, budget, clock)
         self._max_scan = max_scan
         self.counts: PhaseCounts = PhaseCounts()
-        self.waiting = StreamBuffer(len(pages.index))
+        self.waiting = StreamBuffer(len(pages.index), pages.split.stream_bytes)
         cost = pages.reader.cost
         page_seconds = pages.split.slot_bytes / BLOCK_BYTES * cost.block_seconds
         self.pages_per_row = 1.0
@@ -65,7 +66,7 @@ class Phases(Lookup):
     def begin(self, stream: pa.Schema) -> None:
         """Prepare for rows with this schema, on the master version that is in memory."""
         super().begin(stream)
-        self.waiting = StreamBuffer(len(self._pages.index))
+        self.waiting = StreamBuffer(len(self._pages.index), self._pages.split.stream_bytes)
 
     def online(self, taken: Arrivals) -> Iterator[pa.RecordBatch]:
         """Online phase: answer the rows whose pages are all cached; the others wait."""
@@ -86,7 +87,7 @@ class Phases(Lookup):
         return self.waiting.rows
 
     def _hold(self, rows: Rows, pairs: Array) -> bool:
-        stream_bytes, pair_bytes = rows.waiting_bytes, len(pairs) * StreamBuffer.pair_cost
+        stream_bytes, pair_bytes = rows.waiting_bytes, self.waiting.cost_of(len(pairs))
         if not self._pages.make_room(stream_bytes + pair_bytes):
             return False
         self._budget.add("stream", stream_bytes)
@@ -101,31 +102,38 @@ class Phases(Lookup):
             return
         self.counts.join_phases += 1
         began = self._clock.now()
-        rows, inverted = self.waiting.join_parts()
-        pages = self._pages
-        pages.spread()
-        slot = pages.cache.slot_of_page[inverted.pages]
-        cached = np.flatnonzero(slot >= 0)
-        with pages.frozen():
-            yield from self._join_wave(rows, inverted, cached, slot[cached])
-        unread = np.flatnonzero(slot < 0)
-        for wave in read_in_waves(pages, inverted.pages[unread], self.most_scan_pages):
-            yield from self._join_wave(rows, inverted, unread[wave.chosen], wave.slots)
-        pages.cache.fade()
-        self.estimate.observe(len(unread), self._clock.now() - began)
+        rows, inverted = self.waiting.take()
+        self._pages.spread()
+        pages_read = 0
+        with closing(inverted):
+            for wanted in inverted.portions():
+                yield from self._join_cached(rows, inverted, wanted)
+            for wanted in inverted.portions():
+                unread = np.flatnonzero(inverted.is_wanted(wanted.pages))
+                pages_read += len(unread)
+                for wave in read_in_waves(self._pages, wanted.pages[unread], self.most_scan_pages):
+                    yield from self._join_wave(rows, wanted, unread[wave.chosen], wave.slots)
+        self._pages.cache.fade()
+        self.estimate.observe(pages_read, self._clock.now() - began)
         self._budget.set("stream", 0)
         self._budget.set("inverted", 0)
         yield from self._answer(rows, np.arange(len(rows)))
 
-    def _join_wave(
-        self, rows: Rows, inverted: InvertedIndex, groups: Array, slots: Array
-    ) -> Iterator[pa.RecordBatch]:
-        """Join pages in memory with the rows that the inverted index has for them."""
-        ends = np.cumsum(inverted.begin[groups + 1] - inverted.begin[groups])
+    def _join_cached(self, rows: Rows, inverted: InvertedIndex, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+        """Join pages that have come into the cache since their rows did."""
+        slot = self._pages.cache.slot_of_page[wanted.pages]
+        cached = np.flatnonzero(slot >= 0)
+        with self._pages.frozen():
+            yield from self._join_wave(rows, wanted, cached, slot[cached])
+        inverted.was_joined(wanted.pages[cached])
+
+    def _join_wave(self, rows: Rows, wanted: Wanted, groups: Array, slots: Array) -> Iterator[pa.RecordBatch]:
+        """Join pages in memory with the rows that want them."""
+        ends = np.cumsum(wanted.begin[groups + 1] - wanted.begin[groups])
         total = int(ends[-1]) if len(ends) else 0
         for start in range(0, total, self._limit_needs):
             stop = min(start + self._limit_needs, total)
-            row, slot = collect_needs(inverted.pairs, inverted.begin, groups, slots, ends, start, stop)
+            row, slot = collect_needs(wanted.pairs, wanted.begin, groups, slots, ends, start, stop)
             yield from self._matcher.join(rows, row, slot)
 
     def _answer(self, rows: Rows, chosen: Array, arrived: float | None = None) -> Iterator[pa.RecordBatch]:
