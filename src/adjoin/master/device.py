@@ -8,9 +8,9 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -114,15 +114,11 @@ class Disk:
     def open(self, path: str) -> int:
         """A descriptor for reading."""
         flags = os.O_RDONLY | os.O_CLOEXEC
-        try:
+        with _errors_of(path):
             if self._direct:
                 with suppress(OSError):
                     return os.open(path, flags | os.O_DIRECT)
             return os.open(path, flags)
-        except FileNotFoundError as error:
-            raise CorruptionError(f"{path} is missing; restore it or open another version") from error
-        except OSError as error:
-            raise StorageError(f"cannot open {path}: {error.strerror}") from error
 
     def start(self, job: ReadJob) -> Callable[[], list[Status]]:
         """Begin to read; the function returned waits until all is read."""
@@ -145,6 +141,17 @@ class Disk:
         self._threads.shutdown(wait=True)
         if self._queue:
             self._queue.close()
+
+
+@contextmanager
+def _errors_of(path: str) -> Iterator[None]:
+    """Say what it means that a file of a master cannot be opened."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CorruptionError(f"{path} is missing; restore it or open another version") from error
+    except OSError as error:
+        raise StorageError(f"cannot open {path}: {error.strerror}") from error
 
 
 def _queue(in_flight: int) -> AsyncQueue | None:
@@ -202,8 +209,8 @@ _LEAST_BLOCK_SECONDS = BLOCK_BYTES / 10e9
 
 def _remembered_cost(disk: Disk, files: Sequence[str]) -> Cost:
     """Cost of the files' file system: from the notes of an earlier run, measured, or an SSD's."""
-    largest = max(files, key=os.path.getsize, default=None)
-    if largest is None or os.path.getsize(largest) < _SMALLEST_SAMPLE_BYTES:
+    largest = max(files, key=_size, default=None)
+    if largest is None or _size(largest) < _SMALLEST_SAMPLE_BYTES:
         return SSD
     name = f"{os.statvfs(largest).f_fsid:x}/{disk.name}"
     for place in _places_for_notes():
@@ -215,6 +222,11 @@ def _remembered_cost(disk: Disk, files: Sequence[str]) -> Cost:
         if _write_notes(place, {**_read_notes(place), name: cost}):
             break
     return cost
+
+
+def _size(path: str) -> int:
+    with _errors_of(path):
+        return os.path.getsize(path)
 
 
 def _places_for_notes() -> list[Path]:

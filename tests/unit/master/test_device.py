@@ -84,6 +84,8 @@ def test_a_file_cut_short_or_gone_is_named(tmp_path, make):
     ):
         list(join.run([pa.record_batch({"id": [1]})]))
     disk.close()
+    with pytest.raises(CorruptionError, match="is missing"):
+        SSIJ(master, on="id", memory="4MB")
 
 
 @pytest.mark.parametrize("make", [Disk, lambda: Disk(direct=False)])
