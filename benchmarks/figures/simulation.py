@@ -197,6 +197,7 @@ def keeps_up(operator: Operator, machine: Machine, stream: Stream, arrivals: Arr
     After the warm-up, rows that have come are offered each time the operator gives something back. It does
     not keep up as soon as one of them finds no room.
     """
+    operator.offer(stream.rows.slice(0, 0))  # says that rows will come while it works
     arriving = _Arriving(machine, stream, warm_up(operator, machine, stream), arrivals)
     enough_pages = operator.metrics()["pages_read"] + _ROUNDS * stream.round_pages
     while arriving.left_rows and operator.metrics()["pages_read"] < enough_pages:
@@ -212,6 +213,7 @@ def meets_deadlines(
 
     Unlike above, the operator may act between arrivals.
     """
+    operator.offer(stream.rows.slice(0, 0))  # says that rows will come while it works
     arriving = _Arriving(machine, stream, warm_up(operator, machine, stream), arrivals)
     begin = machine.clock.now()
     learned = begin + _DEADLINES_TO_LEARN * deadline_seconds

@@ -11,7 +11,7 @@ from benchmarks.figures.setting import Setting
 from benchmarks.figures.streams import LocalStream, ZipfStream
 
 ROWS = 40_000_000
-STREAM_ROWS = 30_000_000
+STREAM_ROWS = 100_000_000
 SINGLE = ("ssij", "ssij+front", "xhybridjoin", "xhybridjoin+front", "meshjoin", "cmeshjoin")
 
 PAPER = Paper(

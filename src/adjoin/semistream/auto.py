@@ -42,7 +42,7 @@ _SAMPLE_ROWS, _MOST_STEP = 2048, 8
 _SCAN_BYTES = 58
 """Of a row that waits in a scan, beside its values; what even admission leaves unused included."""
 _LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
-_PHASE_BYTES, _PHASE_PAIR_BYTES = 25, 96
+_PHASE_BYTES, _PHASE_PAIR_BYTES = 25, 8
 """Of a row that waits for pages, beside its values: for itself, and for every page."""
 _ADDED = (
     "rows_in",

@@ -48,6 +48,7 @@ class BufferedJoin(PagedJoin):
     _stage: Stage
     _input: InputBuffer
     _is_finishing = False
+    _is_offered = False
 
     def metrics(self) -> dict[str, Any]:
         """Counters since the start.
@@ -87,6 +88,7 @@ class BufferedJoin(PagedJoin):
         """
         self._check_open()
         self._check_batch(batch)
+        self._is_offered = True
         return not self._is_finishing and self._put(plain_columns(batch))
 
     # The contract.

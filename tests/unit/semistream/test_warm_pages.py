@@ -70,8 +70,8 @@ def test_the_next_operator_reads_nothing_that_is_cached(master, tmp_path):
 
 def test_what_is_most_in_demand_stays_so_when_operators_change(master, tmp_path):
     """Utilities stay: a page that the last operator wanted often is not evicted for one wanted once."""
-    memory = SSIJ.least_memory(master, pages=PageFile, shared_index=True) + (96 << 10)
-    hot = np.repeat(master.index.first[:4], 200)
+    memory = SSIJ.least_memory(master, pages=PageFile, shared_index=True) + (64 << 10)
+    hot = np.repeat(master.index.first[:4], 400)
     _, metrics = join_once(master, tmp_path / "pages", hot, memory)
     assert metrics["pages_cached"] == 4
     for _ in range(3):

@@ -11,7 +11,7 @@ def service_rate(
     setting: Setting,
     constants: CostConstants,
     weights: ArrayLike,
-    stream_share: float = 0.5,
+    stream_share: float = 0.85,
     max_scan: int = 200,
 ) -> float:
     """Stream rows answered per second while the stream never ends.

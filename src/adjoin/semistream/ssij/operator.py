@@ -22,8 +22,9 @@ from adjoin.semistream.ssij.options import Deadline, Options
 from adjoin.semistream.ssij.phases import Phases
 
 _INPUT_ROWS = 16_384
-_STREAM_SHARE = 0.5
-"""Part of the memory that rows and pages share which rows may fill before pages are read for them."""
+_STREAM_SHARE, _OFFERED_SHARE = 0.85, 0.5
+"""Part of the memory that rows and pages share which rows may fill before pages are read for them. Where rows
+are offered, the rest is for those that arrive meanwhile."""
 _DEADLINE_MARGIN = 1.25
 
 
@@ -58,7 +59,7 @@ class SSIJ(BufferedJoin):
             stream buffer is full, the input pauses or the stream ends.
         input_rows: Rows that start an online phase (IB_thresh); by default 16,384, or what a step holds.
         stream_rows: Waiting rows that start a join phase (SB_thresh); by default, as many as fill
-            half of the memory that rows and pages share.
+            most of the memory that rows and pages share, or half of it once rows are offered.
         max_scan: Most pages that one scan reads (maxScan).
         decay: What remains of a page's utility after a join phase; 0 clears it, as in the paper.
         device: What the master lies on; the file system by default.
@@ -201,7 +202,8 @@ class SSIJ(BufferedJoin):
         held = self._stage.waiting.stream_bytes + self._stage.waiting.inverted_bytes
         if self._options.stream_rows is not None:
             return self._stage.waiting.rows >= self._options.stream_rows or held >= MOST_STREAM_BYTES
-        return held >= min(_STREAM_SHARE * self._pages.split.stream_bytes, MOST_STREAM_BYTES)
+        share = _OFFERED_SHARE if self._is_offered else _STREAM_SHARE
+        return held >= min(share * self._pages.split.stream_bytes, MOST_STREAM_BYTES)
 
     # Deadlines.
 
