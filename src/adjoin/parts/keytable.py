@@ -20,7 +20,6 @@ ON_THE_WAY = -2
 """The slot of a key whose rows are known but lie nowhere yet."""
 
 _COUNTERS_PER_ENTRY = 8
-_MOST_HEAT = 15
 _SEEN_PER_COUNTER = 4
 """Counters are halved when so many times their number was counted, so that the past fades."""
 
@@ -45,6 +44,7 @@ class KeyTable:
     entry_bytes = 8 + 4 + 4 + 4 + 1
     bytes_per_entry = entry_bytes + _COUNTERS_PER_ENTRY
     """With the counters."""
+    most_heat = 15
     fullest = 0.7
     """Share of the entries that may be taken: the fuller the table, the longer the searches."""
 
@@ -144,11 +144,11 @@ class KeyTable:
 
     def warm(self, entries: Array) -> None:
         """One more stream row found each of these entries (repeats count)."""
-        heat_entries(self.heat, entries, _MOST_HEAT)
+        heat_entries(self.heat, entries, self.most_heat)
 
     def cold(self, entries: Array, least_heat: Array | float) -> Array:
         """Which of these entries are colder than that."""
-        return self.heat[entries] < np.minimum(least_heat, _MOST_HEAT)
+        return self.heat[entries] < np.minimum(least_heat, self.most_heat)
 
     def cool(self) -> None:
         """All keys lose half their heat."""

@@ -17,7 +17,9 @@ from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.cachesizes import CacheSizes
 from adjoin.parts.columns import Places
 from adjoin.parts.groups import Groups
+from adjoin.parts.keytable import KeyTable
 from adjoin.parts.pagememory import PageMemory
+from adjoin.parts.portions import portions
 from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.paged import PagedJoin
 from adjoin.semistream.pairs import PairsByKey, TurnCounts, pairs_by_key
@@ -203,13 +205,15 @@ class FrontCache:
         joined = pairs_by_key(keys, stream_row)
         seen = self.rows.count(joined.keys, joined.times)
         chosen = (seen >= self.rows.least_seen) & ~self.rows.knows(joined.keys)
+        heat = np.zeros(len(chosen), np.uint8)
         if self._join.waiting_row_bytes:
-            chosen &= self._this_turn.count(self._join.turn, joined) >= self._times_worth(self.rows)(
-                joined.rows
-            )
+            times = self._this_turn.count(self._join.turn, joined)
+            chosen &= times >= self._times_worth(self.rows)(joined.rows)
+            heat = np.minimum(times, KeyTable.most_heat).astype(np.uint8)
         chosen[chosen] = self._are_whole(joined.keys[chosen])
         if chosen.any():
-            self.rows.put(self._groups(self.rows.schema, joined, chosen, places))
+            for groups in self._groups(self.rows.schema, joined, chosen, places, heat[chosen]):
+                self.rows.put(groups)
 
     def _times_worth(self, rows: TupleCache) -> Callable[[Array], Array | float]:
         """How many stream rows at a time make so many master rows of a key worth their memory."""
@@ -235,24 +239,29 @@ class FrontCache:
         start, stop = locate_pages(keys, keys, index.first, index.last)
         return stop - start == 1
 
-    def _groups(self, schema: pa.Schema, joined: PairsByKey, chosen: Array, places: Places) -> Groups:
-        """The master's rows of the chosen keys, as many as the work of a step has room for."""
+    def _groups(
+        self, schema: pa.Schema, joined: PairsByKey, chosen: Array, places: Places, heat: Array
+    ) -> Iterator[Groups]:
+        """The master's rows of the chosen keys, as many at a time as the work of a step has room for."""
         pages = self._pages
         limit_bytes = pages.split.output_bytes // 4
         at = joined.pairs[np.repeat(chosen, joined.rows)]
-        rows = joined.rows[chosen]
+        keys, rows = joined.keys[chosen], joined.rows[chosen]
         wanted = Places(places.slots[at], places.rows[at])
-        names = schema.names[1:]
+        columns = [pages.column(name) for name in schema.names[1:]]
         sizes = np.zeros(len(at), np.int64)
-        for name in names:
-            sizes += pages.columns.value_bytes(pages.column(name), wanted)
-        ends = np.cumsum(rows)
-        groups = int(np.searchsorted(np.cumsum(sizes)[ends - 1], limit_bytes, "right"))
-        keys, rows = joined.keys[chosen][:groups], rows[:groups]
-        wanted = wanted.slice(0, int(rows.sum()))
-        arrays = [pages.columns.take(pages.column(name), wanted) for name in names]
-        batch = pa.RecordBatch.from_arrays([pa.array(np.repeat(keys, rows)), *arrays], schema=schema)
-        return Groups(keys, rows, batch, np.zeros(groups, np.uint8))
+        for column in columns:
+            sizes += pages.columns.value_bytes(column, wanted)
+        ends = np.concatenate([[0], np.cumsum(rows)])
+        sizes = np.add.reduceat(sizes, ends[:-1])
+        for begin, end in portions(sizes, limit_bytes):
+            if sizes[begin] > limit_bytes:
+                continue
+            some = wanted.slice(int(ends[begin]), int(ends[end]))
+            arrays = [pages.columns.take(column, some) for column in columns]
+            key = pa.array(np.repeat(keys[begin:end], rows[begin:end]))
+            batch = pa.RecordBatch.from_arrays([key, *arrays], schema=schema)
+            yield Groups(keys[begin:end], rows[begin:end], batch, heat[begin:end])
 
 
 def _schema_of(master: Master, spec: JoinSpec) -> pa.Schema:

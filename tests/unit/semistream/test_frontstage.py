@@ -60,6 +60,17 @@ def test_cached_are_the_keys_whose_waiting_rows_would_take_more_memory(master):
     assert 0.6 * right_number < metrics["front_keys"] < 1.6 * right_number
 
 
+def test_hot_keys_that_lie_side_by_side_are_not_forgotten_before_their_time(master):
+    """A scan meets them all at once; those that come just before a round is over have had no chance yet."""
+    keys = Zipf(ROWS, 1.0, seed=3, placement="noperm").draw(220_000) * 2
+    batches = [sales(keys[begin : begin + 500]) for begin in range(0, len(keys), 500)]
+    with CMeshJoin(master, on="id", memory="2MB", **slow_disk()) as join:
+        run(join, batches[:400])
+        hits = join.metrics()["front_hits"]
+        run(join, batches[400:])
+        assert join.metrics()["front_hits"] - hits > 0.65 * 20_000
+
+
 def test_without_skew_hardly_anything_is_cached(master):
     with CMeshJoin(master, on="id", memory="2MB", **slow_disk()) as join:
         run(join, skewed(100_000, exponent=0.0))
