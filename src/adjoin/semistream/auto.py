@@ -1,7 +1,7 @@
 """The join that the cost models expect to be fastest, chosen by what the stream asks for."""
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -307,7 +307,8 @@ class AutoJoin(SemiStreamJoin):
         self._rows_to_choose = self._seen_rows + rows_between
         choice = self._choose()
         self._counts /= 2  # the past fades
-        if choice.algorithm == self._choice.algorithm or not self._is_worth_it(choice):
+        if not self._is_worth_it(choice):
+            self._choice = replace(choice, algorithm=self._choice.algorithm)
             return
         yield from self._join.finish()
         past = self._join.metrics()
