@@ -16,11 +16,13 @@ _TEXT_BYTES = ROW_BYTES - 8
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz012345", np.uint8)
 
 
-def master_batches(rows: int, seed: int, batch_rows: int = 50_000) -> Iterator[pa.RecordBatch]:
-    """A master in key order: keys from 0 on, `ROWS_PER_KEY` rows each, random letters for a payload."""
+def master_batches(
+    rows: int, seed: int, batch_rows: int = 50_000, rows_per_key: int = ROWS_PER_KEY
+) -> Iterator[pa.RecordBatch]:
+    """A master in key order: keys from 0 on, so many rows each, random letters for a payload."""
     random = np.random.default_rng([seed, 1])
     for start in range(0, rows, batch_rows):
-        keys = np.arange(start, min(start + batch_rows, rows), dtype=np.int64) // ROWS_PER_KEY
+        keys = np.arange(start, min(start + batch_rows, rows), dtype=np.int64) // rows_per_key
         letters = _LETTERS[random.integers(0, len(_LETTERS), (len(keys), _TEXT_BYTES), dtype=np.uint8)]
         texts = pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(_TEXT_BYTES), len(keys), [None, pa.py_buffer(letters)]
@@ -30,7 +32,7 @@ def master_batches(rows: int, seed: int, batch_rows: int = 50_000) -> Iterator[p
         )
 
 
-def stream_keys(rows: int, master_rows: int, seed: int) -> Array:
+def stream_keys(rows: int, master_rows: int, seed: int, rows_per_key: int = ROWS_PER_KEY) -> Array:
     """Keys of a stream, uniform over those of the master."""
-    keys: Array = np.random.default_rng([seed, 2]).integers(0, -(-master_rows // ROWS_PER_KEY), rows)
+    keys: Array = np.random.default_rng([seed, 2]).integers(0, -(-master_rows // rows_per_key), rows)
     return keys

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ def _table(stored: Stored, device: str) -> str:
 
 
 def _number(value: float) -> str:
+    if isnan(value):
+        return "not there"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.figures.figure import Curves, Figure, Paper, Sweep, Verdict
+from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Paper, Sweep, Verdict
 from benchmarks.figures.masters import KeyedMaster
 from benchmarks.figures.measures import service_rate
 from benchmarks.figures.setting import Setting
@@ -75,4 +75,5 @@ FIGURE = Figure(
     measure=service_rate,
     verdict=verdict,
     is_logarithmic=True,
+    devices=(SIMULATED, REAL),
 )

@@ -3,7 +3,7 @@
 from benchmarks.figures.cmeshjoin.bound import allowed
 from benchmarks.figures.cmeshjoin.measures import service_rate
 from benchmarks.figures.cmeshjoin.setting import CMESHJOIN, MEMORY_SWEEP, MESHJOIN, PAPER
-from benchmarks.figures.figure import Curves, Figure, Verdict
+from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Verdict
 
 SKEWS = (0.0, 0.5, 1.0)
 
@@ -35,4 +35,5 @@ FIGURE = Figure(
     },
     measure=service_rate,
     verdict=verdict,
+    devices=(SIMULATED, REAL),
 )

@@ -1,6 +1,7 @@
 """What a point of these figures is the measure of, measured or predicted."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -16,7 +17,7 @@ from adjoin.semistream.models.setting import Setting as Sizes
 from benchmarks.figures.cmeshjoin.data import Synthetic
 from benchmarks.figures.cmeshjoin.setting import CacheSetting, Scaled
 from benchmarks.figures.figure import Measurement, World
-from benchmarks.figures.simulation import Machine
+from benchmarks.figures.simulation import Machine, real_machine
 
 _PORTION_ROWS = 500
 _FEW_ROWS = 300
@@ -97,9 +98,9 @@ def predict(scaled: Scaled) -> Served:
 
 def serve(scaled: Scaled) -> Served:
     """What the join does after some rounds over the master, in as many more."""
-    clock = SimulatedClock()
-    machine = Machine(clock, SimulatedDisk(clock, scaled.disk))
-    with scaled.operator(machine) as operator:
+    machine = _machine(scaled)
+    clock = machine.clock
+    with closing(machine.device), scaled.operator(machine) as operator:
         portions = _portions(scaled)
         if scaled.setting.algorithm == "inlj":
             for _ in operator.push(next(portions).slice(0, _FEW_ROWS)):
@@ -115,6 +116,13 @@ def serve(scaled: Scaled) -> Served:
         cached_rows=after.get("front_keys", 0) * scaled.world.scale,
         rows_waiting=after["rows_waiting"] * scaled.world.scale,
     )
+
+
+def _machine(scaled: Scaled) -> Machine:
+    if scaled.world.is_real:
+        return real_machine()
+    clock = SimulatedClock()
+    return Machine(clock, SimulatedDisk(clock, scaled.disk))
 
 
 def _portions(scaled: Scaled) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.figures.figure import Curves, Figure, Verdict
+from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Verdict
 from benchmarks.figures.measures import sustainable_rate
 from benchmarks.figures.ssij.memory import memory_sweep
 from benchmarks.figures.ssij.setting import LOCAL, PAPER
@@ -45,4 +45,5 @@ FIGURE = Figure(
     contenders={**FIXED, "SSIJ": LOCAL},
     measure=sustainable_rate,
     verdict=verdict,
+    devices=(SIMULATED, REAL),
 )
