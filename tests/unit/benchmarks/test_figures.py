@@ -106,7 +106,7 @@ def test_no_rate_is_kept_by_who_keeps_none():
 
 
 def small() -> Figure[Setting]:
-    base = SSIJ.with_master(rows=32_000, per_key=4).with_stream(keys=8_000, rows=60_000).with_memory(0.2)
+    base = SSIJ.with_master(rows=32_000, per_key=4).with_stream(keys=8_000, rows=10_000).with_memory(0.15)
     return Figure(
         name="small",
         paper=figures()["ssij-03"].paper,
