@@ -33,6 +33,7 @@ from adjoin.semistream.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
 from adjoin.semistream.xhybridjoin import XHybridJoin
 from adjoin.spark.engine import SparkEngine
+from adjoin.streamjoin.diner import DINER
 
 if TYPE_CHECKING:
     from adjoin import etl
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DINER",
     "SSIJ",
     "AdjoinError",
     "ArenaError",

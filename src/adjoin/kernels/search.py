@@ -7,7 +7,7 @@ from adjoin.kernels.types import Array
 
 
 @njit(cache=True, nogil=True)
-def _first_not_below(values: Array, bound: int, start: int, stop: int) -> int:
+def first_not_below(values: Array, bound: int, start: int, stop: int) -> int:
     while start < stop:
         middle = (start + stop) >> 1
         if values[middle] < bound:
@@ -18,7 +18,7 @@ def _first_not_below(values: Array, bound: int, start: int, stop: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _first_above(values: Array, bound: int, start: int, stop: int) -> int:
+def first_above(values: Array, bound: int, start: int, stop: int) -> int:
     while start < stop:
         middle = (start + stop) >> 1
         if values[middle] <= bound:
@@ -48,14 +48,14 @@ def locate_pages(low: Array, high: Array, first: Array, last: Array) -> tuple[Ar
             below = above + 1
             above += step
             step *= 2
-        page = _first_not_below(last, low[row], below, min(above, pages))
+        page = first_not_below(last, low[row], below, min(above, pages))
         start[row] = page
         if high[row] < low[row] or page == pages or first[page] > high[row]:
             stop[row] = page
         elif page + 1 == pages or first[page + 1] > high[row]:
             stop[row] = page + 1
         else:
-            stop[row] = _first_above(first, high[row], page + 1, pages)
+            stop[row] = first_above(first, high[row], page + 1, pages)
     return start, stop
 
 
@@ -79,14 +79,14 @@ def probe_pages(
         slot = need_slot[need]
         word = (slot_base[slot] + key_offset[slot]) >> 3
         end = word + slot_rows[slot]
-        at = _first_not_below(arena_words, low[row], word, end)
+        at = first_not_below(arena_words, low[row], word, end)
         begin[need] = at - word
         if high[row] == low[row]:
             to = at
             while to < end and arena_words[to] == low[row]:
                 to += 1
         else:
-            to = _first_above(arena_words, high[row], at, end)
+            to = first_above(arena_words, high[row], at, end)
         count[need] = to - at
     return begin, count
 
@@ -115,3 +115,18 @@ def count_pages(start: Array, stop: Array, counts: Array) -> None:
         for page in range(start[i], stop[i]):
             counts[page] += 1
         counted += max(stop[i] - start[i], 0)
+
+
+@njit(cache=True, nogil=True)
+def expand_part(start: Array, ends: Array, first: int, last: int) -> tuple[Array, Array]:
+    """Pairs `first` to `last - 1` of those that `expand` gives; `ends` is the running total of the counts."""
+    owner = np.empty(last - first, np.int32)
+    value = np.empty(last - first, np.int32)
+    at = np.searchsorted(ends, first, side="right")
+    for pair in range(first, last):
+        while pair >= ends[at]:
+            at += 1
+        before = ends[at - 1] if at else 0
+        owner[pair - first] = at
+        value[pair - first] = start[at] + (pair - before)
+    return owner, value

@@ -6,15 +6,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.kernels.pages import find_buffers
 from adjoin.kernels.types import Array
-from adjoin.parts.arena import Arena
-from adjoin.parts.columns import Column, PageColumns, Places, columns_of
 from adjoin.parts.pagememory import PageMemory
-from adjoin.parts.rows import message_overhead
+from adjoin.parts.rowslots import RowSlots
 
 
-class PackedRows:
+class PackedRows(RowSlots):
     """Slots full of rows, which take turns to be filled anew.
 
     Args:
@@ -25,10 +22,7 @@ class PackedRows:
         left: Go on with what is in the memory, of which this was said when it was left; None begins empty.
 
     Attributes:
-        layout: The columns.
-        columns: Where the buffers of the slots are.
         turns: The slots with rows; the first is filled anew first.
-        room_bytes: Bytes of rows that a slot can take.
     """
 
     def __init__(
@@ -39,21 +33,17 @@ class PackedRows:
         memory: PageMemory | None = None,
         left: dict[str, Any] | None = None,
     ) -> None:
-        self.schema = schema
-        self.layout: list[Column] = columns_of(schema)
-        self._arena = Arena(0, slots, slot_bytes, 0, 0, memory)
-        self.columns = PageColumns(self._arena, self.layout)
+        super().__init__(schema, slots, slot_bytes, memory=memory)
         self._turns_left: Array = self._arena.memory.array("turns", slots, np.int32)
         self.turns: deque[int] = deque()
         if left is not None:
             self._arena.resume(left["capacity"], left["free_slots"])
             self.turns.extend(self._turns_left[: left["turns"]].tolist())
-        self.room_bytes = slot_bytes - message_overhead(schema)
 
     @staticmethod
     def notes_bytes(schema: pa.Schema) -> int:
         """What the notes on a slot take."""
-        return Arena.bookkeeping_bytes + PageColumns.bytes_per_slot(columns_of(schema)) + 12
+        return RowSlots.notes_bytes(schema) + 12
 
     @property
     def all_slots(self) -> int:
@@ -104,18 +94,6 @@ class PackedRows:
         self._arena.free(np.array(self.turns, np.int32))
         self.turns.clear()
 
-    def fill(self, slot: int, batch: pa.RecordBatch) -> None:
-        """Put these rows in the slot, in place of those that were there."""
-        arena, columns = self._arena, self.columns
-        message = np.frombuffer(batch.serialize(), np.uint8)
-        base = int(arena.slot_base[slot])
-        arena.bytes[base : base + len(message)] = message
-        find_buffers(arena.bytes, arena.words, base, columns.wanted, columns.offsets, columns.rows, slot)
-
-    def rows_at(self, places: Places) -> pa.RecordBatch:
-        arrays = [self.columns.take(column, places) for column in self.layout]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
     def first_column(self, slot: int) -> Array:
         """What the rows of the slot have in the first column."""
         begin = int(self._arena.slot_base[slot] + self.columns.offset(self.layout[0].buffers[1])[slot]) >> 3
@@ -146,8 +124,7 @@ class PackedRows:
 
     def close(self) -> None:
         """Let go of the memory."""
-        self._arena.close()
-        self.columns.close()
+        super().close()
         self._turns_left = self._turns_left[:0].copy()
 
     def check_invariants(self) -> None:

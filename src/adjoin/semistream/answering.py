@@ -11,9 +11,9 @@ from adjoin.kernels.types import Array
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
 from adjoin.parts.copying import can_be_taken, plain_columns
+from adjoin.parts.output import Output, can_be_measured, sizes_of
 from adjoin.parts.streambuffer import Arrivals, Rows
 from adjoin.semistream.matching import Matcher
-from adjoin.semistream.output import Output, can_be_measured, sizes_of
 from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
 

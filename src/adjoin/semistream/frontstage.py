@@ -11,9 +11,11 @@ from adjoin.errors import OptionError
 from adjoin.kernels.tuples import EMPTY
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master
+from adjoin.master.predicate import Distance
 from adjoin.parts.clock import Pause
 from adjoin.parts.columns import Places
 from adjoin.parts.copying import as_declared, plain_columns, take_rows
+from adjoin.parts.output import Output, sizes_of
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
@@ -21,9 +23,7 @@ from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.cachedkeys import CachedKeys
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.frontcache import FrontCache
-from adjoin.semistream.output import Output, sizes_of
 from adjoin.semistream.paged import PagedJoin, check_master
-from adjoin.semistream.predicate import Distance
 from adjoin.semistream.spec import On, make_spec
 
 

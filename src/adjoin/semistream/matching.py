@@ -7,12 +7,12 @@ import pyarrow as pa
 
 from adjoin.kernels.search import expand, probe_pages
 from adjoin.kernels.types import Array
+from adjoin.master.predicate import Equality
 from adjoin.parts.columns import Column, Places
 from adjoin.parts.copying import take_rows
+from adjoin.parts.output import Output
 from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
-from adjoin.semistream.output import Output
-from adjoin.semistream.predicate import Equality
 from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec
 

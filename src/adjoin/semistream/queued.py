@@ -10,6 +10,7 @@ import pyarrow as pa
 from adjoin.errors import OptionError
 from adjoin.master.device import Device
 from adjoin.master.master import Master
+from adjoin.master.predicate import Distance
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
@@ -20,7 +21,6 @@ from adjoin.semistream.buffered import BufferedJoin, Stage
 from adjoin.semistream.models.iteration import best_buffer_bytes
 from adjoin.semistream.models.setting import CostConstants, Setting
 from adjoin.semistream.paged import check_master
-from adjoin.semistream.predicate import Distance
 from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import On, make_spec
 from adjoin.semistream.split import Landing, Room

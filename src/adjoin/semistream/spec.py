@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
+from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
 from adjoin.parts.copying import declared_type
-from adjoin.semistream.predicate import Between, Distance, Equality, Predicate, Within
 
 HOW = ("inner", "left", "semi", "anti")
 On = str | Sequence[str] | Mapping[str, str]

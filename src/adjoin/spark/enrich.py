@@ -18,9 +18,9 @@ from pyspark.sql.types import StructField, StructType
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
+from adjoin.master.predicate import Distance
 from adjoin.parts.budget import parse_bytes
 from adjoin.semistream.algorithms import algorithm_named
-from adjoin.semistream.predicate import Distance
 from adjoin.semistream.spec import JoinSpec, On, make_spec
 from adjoin.semistream.ssij.options import Deadline
 from adjoin.spark.cleaning import clean_up_after

@@ -281,7 +281,7 @@ def test_an_operator_that_failed_leaves_nothing(master, tmp_path, monkeypatch):
 
     with PageFile(tmp_path / "pages", MEMORY) as pages, monkeypatch.context() as patched:
         join = FrontSSIJ(master, on="id", memory=MEMORY, pages=pages, shared_index=True)
-        patched.setattr("adjoin.parts.packedrows.find_buffers", fail)
+        patched.setattr("adjoin.parts.rowslots.find_buffers", fail)
         with pytest.raises(KeyboardInterrupt):
             list(join.run([sales(EVERY_KEY)]))
         join.close()

@@ -10,13 +10,13 @@ import pyarrow as pa
 from adjoin.kernels.types import Array
 from adjoin.master.device import Device
 from adjoin.master.master import Master
+from adjoin.master.predicate import Distance
 from adjoin.parts.arrivals import arrivals
 from adjoin.parts.clock import Clock, Pause, SystemClock
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
 from adjoin.semistream.buffered import BufferedJoin
 from adjoin.semistream.paged import check_master
-from adjoin.semistream.predicate import Distance
 from adjoin.semistream.spec import On, make_spec
 from adjoin.semistream.ssij.options import Deadline, Options
 from adjoin.semistream.ssij.phases import Phases

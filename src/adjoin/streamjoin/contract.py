@@ -1,0 +1,139 @@
+"""What every join of two inputs can do: batches in, batches out; idle; an input ends; all end."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import pyarrow as pa
+
+from adjoin.errors import AdjoinError, OptionError, SchemaError, StorageError
+from adjoin.parts.clock import Pause
+from adjoin.streamjoin.spec import SIDES, TwoInputs
+
+Arrival = tuple[str, pa.RecordBatch | None] | Pause
+"""A batch of "left" or "right", the end of one of them (None), or a time in which nothing comes."""
+
+
+class TwoInputJoin(ABC):
+    """Two streams joined.
+
+    Every method that returns an iterator does its work while the iterator is consumed; consume it
+    before the next call. One that is left half-consumed ends the operator. No order of results is
+    promised. Where the disk has no room for what memory cannot hold, a `StorageError` says so, and the
+    operator can go on once there is room: what was pushed has been taken.
+    """
+
+    def __init__(self, spec: TwoInputs, schemas: tuple[pa.Schema, pa.Schema]) -> None:
+        self._spec = spec
+        self._schemas = schemas
+        self._busy = False
+        self._closed = False
+        self._rows_out = 0
+        self._has_ended = [False, False]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the results."""
+        return self._spec.schema
+
+    def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take a batch of "left" or "right"; put out what it matches so far."""
+        return self._alone(self._push(self._checked(side, batch), batch))
+
+    def end(self, side: str) -> None:
+        """Nothing more will come from this input."""
+        self._check_open()
+        self._has_ended[_number(side)] = True
+
+    def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
+        """Let so many seconds pass on the operator's clock, in which nothing arrives."""
+        return self._alone(self._idle(seconds))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Both inputs have ended: put out all that is missing."""
+        self._has_ended = [True, True]
+        return self._alone(self._finish())
+
+    def run(self, arrivals: Iterable[Arrival]) -> Iterator[pa.RecordBatch]:
+        """Join two whole inputs: `("left" or "right", batch)`, `(side, None)` where one ends, or a pause."""
+        for item in self._paced(arrivals):
+            if item is None:
+                yield from self.idle(0)
+            elif isinstance(item, Pause):
+                yield from self.idle(item.seconds)
+            elif item[1] is None:
+                self.end(item[0])
+            else:
+                yield from self.push(item[0], item[1])
+        yield from self.finish()
+
+    def _paced(self, arrivals: Iterable[Arrival]) -> Iterable[Arrival | None]:
+        """The items; None when there is something to do before the next one is there."""
+        return arrivals
+
+    @abstractmethod
+    def metrics(self) -> dict[str, Any]:
+        """Counters since the start."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give files and memory back."""
+
+    @abstractmethod
+    def _push(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _finish(self) -> Iterator[pa.RecordBatch]: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _alone(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self._busy:
+            raise AdjoinError("results of the call before were not consumed; exhaust its iterator first")
+        self._check_open()
+        self._busy = True
+        return self._consume(work)
+
+    def _consume(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in work:
+                self._rows_out += batch.num_rows
+                yield batch
+                self._check_open()
+        except StorageError:
+            raise
+        except BaseException:
+            self._closed = True
+            raise
+        finally:
+            self._busy = False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise AdjoinError("the operator has ended, after finish(), close() or an error; make a new one")
+
+    def _checked(self, side: str, batch: pa.RecordBatch) -> int:
+        number = _number(side)
+        if not isinstance(batch, pa.RecordBatch):
+            raise SchemaError(f"push takes a pyarrow.RecordBatch, got {type(batch).__name__}")
+        if not batch.schema.equals(self._schemas[number]):
+            raise SchemaError(
+                f"a batch of the {side} input has the schema {batch.schema.names}, it was declared with "
+                f"{self._schemas[number].names} (or other types)"
+            )
+        if self._has_ended[number]:
+            raise AdjoinError(f"the {side} input has ended; nothing more can come from it")
+        return number
+
+
+def _number(side: str) -> int:
+    if side not in SIDES:
+        raise OptionError(f"side={side!r} is not one of {', '.join(SIDES)}")
+    return SIDES.index(side)

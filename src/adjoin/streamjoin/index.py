@@ -1,0 +1,254 @@
+"""Tuples in memory, in the order of their keys."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from adjoin.kernels.intervals import merge_runs, overlap_ranges, sweep_clock
+from adjoin.kernels.search import expand_part
+from adjoin.kernels.sorting import argsort_keys
+from adjoin.kernels.types import Array
+
+_RECENT_SHARE = 8
+"""New tuples wait beside the others until they are an eighth of them."""
+_LEAST_RECENT = 256
+_MOST_GONE = 4
+"""A quarter of a run may be gone before it closes up."""
+
+
+@dataclass
+class Run:
+    """Entries sorted by the lower ends of their intervals.
+
+    Attributes:
+        low: Lower ends.
+        high: Upper ends; the same array where intervals are points.
+        reach: The greatest upper end up to each entry; the same array as `low` where they are points.
+        place: What the index was given for each entry; negative once it is gone.
+        joined: Whether it had a match since the clock last passed.
+        gone: How many are gone.
+    """
+
+    low: Array
+    high: Array
+    reach: Array
+    place: Array
+    joined: Array
+    gone: int = 0
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+
+class OrderedIndex:
+    """Where tuples lie, by key: a tuple has an interval of keys, and a place.
+
+    A long run of sorted entries and a short one of those that came last; an entry that is removed is marked,
+    and leaves when the runs are merged.
+
+    Args:
+        are_points: Whether all intervals are points.
+    """
+
+    entry_bytes = 42
+    """Of an entry: interval, place and join bit, once more while runs are merged; half of that for points."""
+
+    def __init__(self, *, are_points: bool) -> None:
+        self._are_points = are_points
+        self._hand: int | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all tuples."""
+        self._runs = [self._no_run(), self._no_run()]
+
+    def _no_run(self) -> Run:
+        nothing = np.empty(0, np.int64)
+        return self._run(nothing, nothing, nothing, np.empty(0, np.uint8))
+
+    def _run(self, low: Array, high: Array, place: Array, joined: Array) -> Run:
+        if self._are_points:
+            return Run(low, low, low, place, joined)
+        return Run(low, high, np.maximum.accumulate(high), place, joined)
+
+    def __len__(self) -> int:
+        return sum(len(run) - run.gone for run in self._runs)
+
+    @property
+    def all_entries(self) -> int:
+        """Those that are gone but still take memory included."""
+        return sum(len(run) for run in self._runs)
+
+    def add(self, low: Array, high: Array, place: Array) -> None:
+        """Tuples in the order of their lower ends."""
+        joined = np.zeros(len(low), np.uint8)
+        self._runs[1] = self._merged(self._runs[1], self._run(low, high, place, joined))
+        if len(self._runs[1]) > max(_LEAST_RECENT, len(self._runs[0]) // _RECENT_SHARE):
+            self._make_one_run()
+
+    def _make_one_run(self) -> None:
+        self._runs = [self._merged(*self._runs), self._no_run()]
+
+    def _merged(self, run: Run, more: Run) -> Run:
+        left = len(run) - run.gone + len(more) - more.gone
+        entries = merge_runs(
+            run.low, run.high, run.place, run.joined, more.low, more.high, more.place, more.joined, left
+        )
+        return self._run(*entries)
+
+    def matches(self, low: Array, high: Array, limit: int) -> Iterator["Matches"]:
+        """Entries that overlap these intervals, which ascend by their lower ends; at most so many at a time.
+
+        Each match names the interval and the entry. The join bits of the entries are set.
+        """
+        for run in self._runs if len(low) else ():
+            begin, count = overlap_ranges(run.low, run.reach, low, high)
+            ends = np.cumsum(count, dtype=np.int64)
+            for first in range(0, int(ends[-1]), limit):
+                owner, at = expand_part(begin, ends, first, min(first + limit, int(ends[-1])))
+                stays = run.place[at] >= 0
+                if not self._are_points:
+                    stays &= run.high[at] >= low[owner]
+                owner, at = owner[stays], at[stays]
+                run.joined[at] = 1
+                if len(at):
+                    yield Matches(owner, run.place[at], run.low[at])
+
+    # Which tuples go.
+
+    def lowest(self, count: int) -> "Entries":
+        """The tuples with the least keys, at most so many."""
+        return self._extreme(count, is_low=True)
+
+    def highest(self, count: int) -> "Entries":
+        """The tuples with the greatest keys, at most so many."""
+        return self._extreme(count, is_low=False)
+
+    def _extreme(self, count: int, *, is_low: bool) -> "Entries":
+        at = [_ends(run.place, count, is_low=is_low) for run in self._runs]
+        keys = np.concatenate([run.low[some] for run, some in zip(self._runs, at, strict=True)])
+        order = np.argsort(keys, kind="stable")
+        chosen = order[:count] if is_low else order[max(len(order) - count, 0) :]
+        in_first = chosen < len(at[0])
+        return Entries(np.sort(at[0][chosen[in_first]]), np.sort(at[1][chosen[~in_first] - len(at[0])]))
+
+    def coldest(self, count: int, above: int, below: int) -> "Entries":
+        """Tuples with keys strictly between the two whose join bit is not set, by the clock.
+
+        The hand goes on where it stopped before; tuples that it passes lose their join bits.
+        """
+        if len(self._runs[1]) - self._runs[1].gone:
+            self._make_one_run()
+        run = self._runs[0]
+        begin = int(np.searchsorted(run.low, above, "right"))
+        end = int(np.searchsorted(run.low, below, "left"))
+        none = np.empty(0, np.int32)
+        if begin >= end:
+            return Entries(none, none)
+        hand = begin if self._hand is None else int(np.searchsorted(run.low, self._hand))
+        chosen, hand = sweep_clock(run.place, run.joined, begin, end, hand, count)
+        self._hand = int(run.low[min(hand, len(run) - 1)])
+        return Entries(np.sort(chosen), none)
+
+    def start_clock(self, share: float) -> None:
+        """Let the hand begin behind this share of the tuples."""
+        run = max(self._runs, key=len)
+        self._hand = int(run.low[int(share * len(run))])
+
+    def places(self, entries: "Entries") -> tuple[Array, Array, Array]:
+        """Places, lower and upper ends of these entries, by lower ends."""
+        parts = [
+            (run.place[at], run.low[at], run.high[at]) for run, at in zip(self._runs, entries, strict=True)
+        ]
+        place, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        order = argsort_keys(low)
+        return place[order], low[order], high[order]
+
+    def remove(self, entries: "Entries") -> None:
+        """These tuples are gone."""
+        for number, at in enumerate(entries):
+            run = self._runs[number]
+            run.place[at] = -1
+            run.gone += len(at)
+            if run.gone * _MOST_GONE > len(run):
+                self._runs[number] = self._merged(run, self._no_run())
+
+    def replace(self, before: Array, after: Array) -> None:
+        """Tuples at these places are at those now."""
+        order = np.argsort(before)
+        before, after = before[order], after[order]
+        for run in self._runs:
+            at = np.searchsorted(before, run.place)
+            found = np.flatnonzero(before[np.minimum(at, len(before) - 1)] == run.place)
+            run.place[found] = after[at[found]]
+
+    def key_at(self, entries: "Entries", rank: int) -> int:
+        """The lower end of one of these tuples, counted from the least one, or from the greatest one back."""
+        return int(self.places(entries)[1][rank])
+
+    def count(self, first: int, last: int) -> int:
+        """How many tuples have lower ends from `first` to `last`."""
+        total = 0
+        for run in self._runs:
+            begin, end = np.searchsorted(run.low, first, "left"), np.searchsorted(run.low, last, "right")
+            total += int(np.count_nonzero(run.place[begin:end] >= 0))
+        return total
+
+    def in_slot(self, slot: int) -> "Entries":
+        """The tuples whose places are in this slot."""
+        first, second = (np.flatnonzero(run.place >> 32 == slot) for run in self._runs)
+        return Entries(first, second)
+
+    def all(self) -> "Entries":
+        """Every tuple."""
+        first, second = (np.flatnonzero(run.place >= 0) for run in self._runs)
+        return Entries(first, second)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the index contradicts itself."""
+        for run in self._runs:
+            assert (np.diff(run.low) >= 0).all()
+            assert run.gone == np.count_nonzero(run.place < 0)
+            assert (run.reach == np.maximum.accumulate(run.high)).all() if len(run) else True
+        places = np.concatenate([run.place[run.place >= 0] for run in self._runs])
+        assert len(np.unique(places)) == len(places) == len(self)
+
+
+def _ends(place: Array, count: int, *, is_low: bool) -> Array:
+    """Positions of the first or the last so many places that are not gone."""
+    window = 2 * count
+    while True:
+        begin = 0 if is_low else max(len(place) - window, 0)
+        there = np.flatnonzero(place[begin : begin + window] >= 0) + begin
+        if len(there) >= count or window >= len(place):
+            return there[:count] if is_low else there[max(len(there) - count, 0) :]
+        window *= 4
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Entries that overlap intervals of a list.
+
+    Attributes:
+        owner: Which interval each overlaps.
+        place: Its place.
+        low: Its lower end.
+    """
+
+    owner: Array
+    place: Array
+    low: Array
+
+
+class Entries(NamedTuple):
+    """Some entries of an index: their positions in the long run and in the short one."""
+
+    first: Array
+    second: Array
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.first) + len(self.second)

@@ -1,0 +1,107 @@
+"""DINER's flush policy: three regions of keys for each input, and what each brings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from adjoin.kernels.types import Array
+from adjoin.streamjoin.flushing import FlushPolicy
+from adjoin.streamjoin.index import Entries
+from adjoin.streamjoin.tuples import Tuples
+
+UPPER, LOWER, MIDDLE = 0, 1, 2
+"""In the order in which equal ones go."""
+_LEAST_BLOCKS = 4
+"""With fewer tuples than so many blocks have, all is middle."""
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+@dataclass
+class Regions:
+    """The regions of one input: keys up to `lower`, keys from `upper` on, and those between.
+
+    Attributes:
+        lower: The greatest key of the lower region; None while there is none.
+        upper: The least key of the upper region; None while there is none.
+        joins: Matches in each region since the last flush of this input.
+        tuples: Tuples in memory in each region.
+    """
+
+    lower: int | None = None
+    upper: int | None = None
+    joins: Array = field(default_factory=lambda: np.zeros(3, np.int64))
+    tuples: Array = field(default_factory=lambda: np.zeros(3, np.int64))
+
+    def count(self, low: Array) -> Array:
+        """How many of these keys lie in each region."""
+        below = 0 if self.lower is None else int(np.count_nonzero(low <= self.lower))
+        above = 0 if self.upper is None else int(np.count_nonzero(low >= self.upper))
+        return np.array([above, below, len(low) - above - below])
+
+    @property
+    def least_useful(self) -> int:
+        """The region, of those with tuples, that has the fewest joins for each of them."""
+        there = np.flatnonzero(self.tuples)
+        return int(there[np.argmin(self.joins[there] / self.tuples[there])])
+
+
+class ThreeRegions(FlushPolicy):
+    """Flushes the least useful region of the input that has more tuples in memory.
+
+    Of the outer regions the outermost tuples go; the middle is swept by a clock that spares tuples with a
+    match since it passed. All is middle at first. After an outer region was flushed, or where it is empty,
+    its bound is set so that it holds about a block of tuples.
+
+    Args:
+        seed: Where the clock begins is random.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.regions = (Regions(), Regions())
+        self._random = np.random.default_rng(seed)
+        self._has_begun = [False, False]
+
+    def joined(self, side: int, low: Array, other_low: Array) -> None:
+        """Both tuples of a match are credited, each in its own region."""
+        self.regions[side].joins += self.regions[side].count(low)
+        self.regions[1 - side].joins += self.regions[1 - side].count(other_low)
+
+    def added(self, side: int, low: Array) -> None:
+        """Count them in their regions."""
+        self.regions[side].tuples += self.regions[side].count(low)
+
+    def choose(self, inputs: Sequence[Tuples], rows: int, preferred: int | None) -> tuple[int, Entries]:
+        """Tuples of the least useful region of the larger input."""
+        if preferred is not None and len(inputs[preferred]):
+            side = preferred
+        else:
+            side = 0 if len(inputs[0]) >= len(inputs[1]) else 1
+        index, regions = inputs[side].index, self.regions[side]
+        if not self._has_begun[side]:
+            self._has_begun[side] = True
+            index.start_clock(self._random.random())
+        region = regions.least_useful
+        count = min(rows, int(regions.tuples[region]))
+        if region == UPPER:
+            return side, index.highest(count)
+        if region == LOWER:
+            return side, index.lowest(count)
+        above = _LEAST if regions.lower is None else regions.lower
+        below = _GREATEST if regions.upper is None else regions.upper
+        return side, index.coldest(count, above, below)
+
+    def flushed(self, side: int, low: Array, inputs: Sequence[Tuples]) -> None:
+        """Begin to count anew, and set the bounds of regions that lost their tuples."""
+        regions, index, block = self.regions[side], inputs[side].index, len(low)
+        regions.joins[:] = 0
+        if len(index) < _LEAST_BLOCKS * block:
+            regions.lower = regions.upper = None
+        else:
+            if regions.lower is None or low[0] <= regions.lower:
+                regions.lower = index.key_at(index.lowest(block), -1)
+            if regions.upper is None or low[-1] >= regions.upper or regions.upper <= regions.lower:
+                regions.upper = max(index.key_at(index.highest(block), 0), regions.lower + 1)
+        below = 0 if regions.lower is None else index.count(_LEAST, regions.lower)
+        above = 0 if regions.upper is None else index.count(regions.upper, _GREATEST)
+        regions.tuples[:] = above, below, len(index) - above - below

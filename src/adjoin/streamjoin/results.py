@@ -1,0 +1,82 @@
+"""Results: rows of one input beside those of the other."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.kernels.types import Array
+from adjoin.parts.columns import Places
+from adjoin.parts.copying import take_rows
+from adjoin.parts.portions import portions
+from adjoin.parts.rows import row_bytes
+from adjoin.parts.rowslots import RowSlots
+from adjoin.streamjoin.grid import LEFT
+from adjoin.streamjoin.spec import TwoInputs
+
+
+class Run(NamedTuple):
+    """Tuples sorted by the lower ends of their intervals; see `index.Run`."""
+
+    low: Array
+    high: Array
+    reach: Array
+    place: Array
+
+
+class Results:
+    """Builds result batches of limited size.
+
+    Args:
+        spec: The join.
+        slots: Where the tuples of each input lie.
+        limit_bytes: Size of a batch, unless a single row is larger.
+    """
+
+    def __init__(self, spec: TwoInputs, slots: Sequence[RowSlots], limit_bytes: int) -> None:
+        self._spec = spec
+        self._slots = slots
+        self._limit_bytes = limit_bytes
+
+    def beside(
+        self, side: int, batch: pa.RecordBatch, rows: Array, places: Places
+    ) -> Iterator[tuple[pa.RecordBatch, Array, Array]]:
+        """Rows of a batch, each beside the tuple of the other input at its place.
+
+        Returns:
+            Results, and which of the rows and places they are made of.
+        """
+        chosen = np.arange(len(rows))
+        if self._spec.verifies:
+            chosen = np.flatnonzero(self._are_same(side, batch, rows, places))
+        sizes = row_bytes(batch)[rows[chosen]]
+        slots, other = self._slots[1 - side], 1 - side
+        layout = dict(zip(slots.schema.names, slots.layout, strict=True))
+        columns = [layout[name] for name in self._spec.shown[other]]
+        wanted = places if len(chosen) == len(places) else _chosen(places, chosen)
+        for column in columns:
+            sizes = sizes + slots.columns.measuring_bytes(column, wanted)
+            sizes = sizes + slots.columns.value_bytes(column, wanted)
+        shown = batch.select(self._spec.shown[side])
+        for begin, end in portions(sizes, self._limit_bytes):
+            some = chosen[begin:end]
+            mine = take_rows(shown, rows[some]).columns
+            part = wanted.slice(begin, end)
+            theirs = [slots.columns.take(column, part) for column in columns]
+            yield self._spec.result(side, [*mine, *theirs]), some, some
+
+    def _are_same(self, side: int, batch: pa.RecordBatch, rows: Array, places: Places) -> Array:
+        mine = [batch.column(name) for name in self._spec.key_names(side)]
+        taken = take_rows(pa.RecordBatch.from_arrays(mine, names=[str(i) for i in range(len(mine))]), rows)
+        slots = self._slots[1 - side]
+        theirs = [
+            slots.columns.take(slots.layout[slots.schema.names.index(name)], places)
+            for name in self._spec.key_names(1 - side)
+        ]
+        left, right = (taken.columns, theirs) if side == LEFT else (theirs, taken.columns)
+        return self._spec.same_keys(left, right)
+
+
+def _chosen(places: Places, chosen: Array) -> Places:
+    return Places(places.slots[chosen], places.rows[chosen])

@@ -1,0 +1,182 @@
+"""What is to be joined with what, checked once at the door."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.errors import OptionError, SchemaError
+from adjoin.kernels.types import Array
+from adjoin.master.keys import KeyCodec
+from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
+from adjoin.parts.copying import as_declared, can_be_taken, declared_type, plain_columns, take_rows
+from adjoin.parts.output import can_be_measured
+from adjoin.streamjoin.grid import LEFT, RIGHT
+
+On = str | Sequence[str] | Mapping[str, str]
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Rows of one side with their keys, those without a key left out.
+
+    Attributes:
+        batch: The rows, in plain types.
+        low: Least key of the other side that each matches, encoded.
+        high: Greatest key; the same array where these are the same keys.
+    """
+
+    batch: pa.RecordBatch
+    low: Array
+    high: Array
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def take(self, rows: Array) -> "Keyed":
+        """These rows."""
+        low = self.low[rows]
+        high = low if self.high is self.low else self.high[rows]
+        return Keyed(take_rows(self.batch, rows), low, high)
+
+    def slice(self, begin: int, end: int) -> "Keyed":
+        """The rows from `begin` to `end - 1`."""
+        low = self.low[begin:end]
+        high = low if self.high is self.low else self.high[begin:end]
+        return Keyed(self.batch.slice(begin, end - begin), low, high)
+
+
+class TwoInputs:
+    """A checked description of the join of two inputs.
+
+    A row of the left has an interval of keys, a row of the right one key: it matches the left rows whose
+    intervals it lies in.
+
+    Attributes:
+        schema: The schema of the results.
+        plain: The schemas of left and right in plain types.
+        shown: Of each side the columns that are put out.
+        are_points: Of each side, whether its intervals are single keys.
+    """
+
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_right",
+    ) -> None:
+        self._schemas = (left, right)
+        for side, schema in zip(SIDES, self._schemas, strict=True):
+            _check_columns(side, schema)
+        pairs = _key_pairs(on, left, right, between)
+        self._codec = KeyCodec.of(_plain(right), list(pairs))
+        self._point = Equality(self._codec, tuple(pairs))
+        self._interval = self._make_interval(pairs, within, between)
+        self.is_equality = self._interval.is_equality
+        self.are_points = (self.is_equality, True)
+        same = {key for key, column in pairs.items() if key == column} if self.is_equality else set()
+        self.shown = (list(left.names), [name for name in right.names if name not in same])
+        self.schema = self._output_schema(suffix)
+        self.plain = (_plain(left), _plain(right))
+        for number, schema in enumerate(self._schemas):
+            self.keyed(number, _nothing(schema))
+
+    def _make_interval(
+        self, pairs: dict[str, str], within: Distance | None, between: tuple[str, str] | None
+    ) -> Predicate:
+        if within is not None and between is not None:
+            raise OptionError("give within= or between=, not both")
+        if between is not None:
+            return Between(self._codec, between)
+        if within is not None:
+            if len(pairs) > 1:
+                raise OptionError(f"within={within!r} takes one key, on= names {len(pairs)}")
+            return Within(self._codec, next(iter(pairs.values())), within)
+        return Equality(self._codec, tuple(pairs.values()))
+
+    def _output_schema(self, suffix: str) -> pa.Schema:
+        left, right = self._schemas
+        fields = [left.field(name) for name in self.shown[LEFT]]
+        for name in self.shown[RIGHT]:
+            field = right.field(name)
+            fields.append(field.with_name(name + suffix) if name in left.names else field)
+        names = [field.name for field in fields]
+        for name in names:
+            if names.count(name) > 1:
+                raise SchemaError(f"two output columns would be named {name!r}; choose another suffix=")
+        return pa.schema([field.with_type(declared_type(field.type)) for field in fields])
+
+    def keyed(self, side: int, batch: pa.RecordBatch) -> Keyed:
+        """The rows of a batch that have a key."""
+        plain = plain_columns(batch)
+        low, high, valid = (self._point if side == RIGHT else self._interval).bounds(plain)
+        if not self.are_points[side]:
+            valid = low <= high if valid is None else valid & (low <= high)
+        if valid is None or valid.all():
+            return Keyed(plain, low, high)
+        return Keyed(plain, low, high).take(np.flatnonzero(valid))
+
+    @property
+    def verifies(self) -> bool:
+        """Whether a match of encoded keys is only a hint."""
+        return not self._codec.ordered
+
+    def key_names(self, side: int) -> tuple[str, ...]:
+        """The columns to compare where a match is only a hint."""
+        return (self._point if side == RIGHT else self._interval).columns
+
+    def same_keys(self, left: list[pa.Array], right: list[pa.Array]) -> Array:
+        """Whether keys that were taken to be the same are."""
+        return self._codec.same(self._codec.conform(left, exact=False), right)
+
+    def result(self, first: int, columns: list[pa.Array]) -> pa.RecordBatch:
+        """A batch of results from the columns of one side, then those of the other."""
+        if first == RIGHT:
+            cut = len(self.shown[RIGHT])
+            columns = columns[cut:] + columns[:cut]
+        arrays = [as_declared(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in plain_columns(_nothing(schema)).schema])
+
+
+def _check_columns(side: str, schema: pa.Schema) -> None:
+    repeated = {name for name in schema.names if schema.names.count(name) > 1}
+    if repeated:
+        raise SchemaError(f"the {side} input has several columns named {min(repeated)!r}; rename them")
+    for field in schema:
+        if not can_be_taken(field.type) or not can_be_measured(field.type):
+            raise SchemaError(
+                f"the {side} input's column {field.name!r} of type {field.type} cannot pass; cast it"
+            )
+
+
+def _key_pairs(on: On, left: pa.Schema, right: pa.Schema, between: tuple[str, str] | None) -> dict[str, str]:
+    """The left column of every key column of the right."""
+    if isinstance(on, str):
+        pairs = {on: on}
+    elif isinstance(on, Mapping):
+        pairs = {key: column for column, key in on.items()}
+    else:
+        pairs = {name: name for name in on}
+    if not pairs or (not isinstance(on, str) and len(pairs) < len(on)):
+        raise OptionError(f"on={on!r} must name at least one key, each once")
+    wanted = {"right": list(pairs), "left": list(between or pairs.values())}
+    if between is not None and (isinstance(between, str) or len(between) != 2 or len(pairs) != 1):
+        raise OptionError(f"between={between!r} must be two columns of the left, and on= the right's key")
+    for side, schema in (("left", left), ("right", right)):
+        missing = [name for name in wanted[side] if name not in schema.names]
+        if missing:
+            raise SchemaError(f"the {side} input has no column {missing[0]!r}; it has {schema.names}")
+    return pairs

@@ -1,0 +1,169 @@
+"""Tuples of one input that are in memory: packed in slots, found by key."""
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.kernels.types import Array
+from adjoin.parts.columns import Places
+from adjoin.parts.copying import compact, join_batches
+from adjoin.parts.pagememory import PageMemory
+from adjoin.parts.portions import portions
+from adjoin.parts.rows import row_bytes
+from adjoin.parts.rowslots import RowSlots
+from adjoin.streamjoin.index import Entries, OrderedIndex
+from adjoin.streamjoin.spec import Keyed
+
+ARRIVED = "_adjoin_arrived"
+_NO_SLOT = -1
+
+
+class FinePages(PageMemory):
+    """Memory whose slots come and go one by one."""
+
+    def grain_bytes(self, slots_bytes: int) -> int:  # noqa: ARG002
+        """Of any size."""
+        return 0
+
+
+def stored_schema(plain: pa.Schema) -> pa.Schema:
+    """The columns of a tuple as it is kept: when it arrived, then its own."""
+    return pa.schema([pa.field(ARRIVED, pa.int64(), False), *plain])
+
+
+class Tuples:
+    """Tuples in memory.
+
+    Rows lie in slots in the order in which they came. A row that goes leaves a hole; slots without rows are
+    free, and `close_up` moves the rows of the emptiest slot together with others.
+
+    Args:
+        plain: The schema of the rows, in plain types.
+        are_points: Whether their intervals are single keys.
+        slots: The most slots.
+        slot_bytes: A slot.
+
+    Attributes:
+        index: The tuples by key.
+        slots: Where they lie.
+    """
+
+    def __init__(self, plain: pa.Schema, *, are_points: bool, slots: int, slot_bytes: int) -> None:
+        self.schema = stored_schema(plain)
+        self.index = OrderedIndex(are_points=are_points)
+        self.slots = RowSlots(self.schema, slots, slot_bytes, memory=FinePages())
+        self._free = list(range(slots - 1, -1, -1))
+        self._rows: Array = np.zeros(slots, np.int32)
+        self._filled: Array = np.zeros(slots, np.int64)
+        self._open = _NO_SLOT
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def used_slots(self) -> int:
+        """Slots with tuples."""
+        return int(np.count_nonzero(self._rows))
+
+    def take_slot(self) -> int:
+        """A slot that nothing else will use until it is freed."""
+        return self._free.pop()
+
+    def free_slot(self, slot: int) -> None:
+        """The slot is not needed any more; its memory is the system's."""
+        self.slots.give_back(slot)
+        self._free.append(slot)
+
+    def stored(self, rows: Keyed, arrived: Array) -> pa.RecordBatch:
+        """The rows as they are kept."""
+        return pa.RecordBatch.from_arrays([pa.array(arrived), *rows.batch.columns], schema=self.schema)
+
+    def slots_for(self, sizes: Array) -> int:
+        """How many new slots rows of these sizes need."""
+        first = self._rows_in_open_slot(sizes)
+        return sum(1 for _ in portions(sizes[first:], self.slots.room_bytes))
+
+    def _rows_in_open_slot(self, sizes: Array) -> int:
+        if self._open == _NO_SLOT:
+            return 0
+        room = self.slots.room_bytes - int(self._filled[self._open])
+        return int(np.searchsorted(np.cumsum(sizes), room, "right"))
+
+    def add(self, stored: pa.RecordBatch, low: Array, high: Array) -> None:
+        """Tuples in the order of their lower ends; there must be slots for them."""
+        self.index.add(low, high, self._put(stored))
+
+    def _put(self, stored: pa.RecordBatch) -> Array:
+        """Put rows into slots; returns where each is."""
+        sizes = row_bytes(stored)
+        places = [np.empty(0, np.int64)]
+        begin = self._rows_in_open_slot(sizes)
+        if begin:
+            places.append(self._append(stored.slice(0, begin), int(sizes[:begin].sum())))
+        for first, last in portions(sizes[begin:], self.slots.room_bytes):
+            self._open = self.take_slot()
+            self._filled[self._open] = 0
+            part = slice(begin + first, begin + last)
+            places.append(self._append(stored.slice(part.start, last - first), int(sizes[part].sum())))
+        return np.concatenate(places)
+
+    def _append(self, rows: pa.RecordBatch, more_bytes: int) -> Array:
+        slot = self._open
+        there = int(self.slots.columns.rows[slot]) if self._filled[slot] else 0
+        if there:
+            before = self.slots.rows_at(
+                Places(np.full(there, slot, np.int32), np.arange(there, dtype=np.int32))
+            )
+            self.slots.fill(slot, join_batches([before, rows]))
+        else:
+            self.slots.fill(slot, compact(rows))
+        self._filled[slot] += more_bytes
+        self._rows[slot] += rows.num_rows
+        return (np.int64(slot) << 32) + np.arange(there, there + rows.num_rows)
+
+    def rows_at(self, place: Array) -> pa.RecordBatch:
+        """Copies of the tuples at these places, as they are kept."""
+        return self.slots.rows_at(places_of(place))
+
+    def remove(self, entries: Entries) -> None:
+        """These tuples are not needed here any more."""
+        place, _, _ = self.index.places(entries)
+        self.index.remove(entries)
+        self._leave(place)
+
+    def _leave(self, place: Array) -> None:
+        slots, count = np.unique(place >> 32, return_counts=True)
+        self._rows[slots] -= count.astype(np.int32)
+        for slot in slots[self._rows[slots] == 0].tolist():
+            if slot == self._open:
+                self._open = _NO_SLOT
+            self._filled[slot] = 0
+            self.free_slot(slot)
+
+    def close_up(self) -> bool:
+        """Move the rows of the emptiest slot elsewhere, if that is worth it; may take one slot for them."""
+        used = np.flatnonzero(self._rows)
+        used = used[used != self._open]
+        if len(used) == 0:
+            return False
+        slot = int(used[np.argmin(self._rows[used])])
+        if 4 * self._rows[slot] > 3 * self.slots.columns.rows[slot]:
+            return False
+        before, _, _ = self.index.places(self.index.in_slot(slot))
+        after = self._put(self.rows_at(before))
+        self.index.replace(before, after)
+        self._leave(before)
+        return True
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if something contradicts itself."""
+        self.index.check_invariants()
+        place, _, _ = self.index.places(self.index.all())
+        rows = np.bincount(place >> 32, minlength=len(self._rows))
+        assert (rows == self._rows).all()
+        assert not set(self._free) & set(np.flatnonzero(rows).tolist())
+        assert len(set(self._free)) == len(self._free)
+
+
+def places_of(place: Array) -> Places:
+    """Slot and row of each packed place."""
+    return Places((place >> 32).astype(np.int32), (place & 0xFFFFFFFF).astype(np.int32))

@@ -1,0 +1,112 @@
+"""The index of tuples in memory against plain lists."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adjoin.streamjoin.index import Entries, OrderedIndex
+
+keys = st.integers(-20, 20)
+intervals = st.lists(st.tuples(keys, st.integers(0, 6)), max_size=30)
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), intervals),
+        st.tuples(st.just("lowest"), st.integers(1, 9)),
+        st.tuples(st.just("highest"), st.integers(1, 9)),
+        st.tuples(st.just("coldest"), st.integers(1, 9)),
+        st.tuples(st.just("find"), intervals),
+    ),
+    max_size=20,
+)
+
+
+def sorted_arrays(some: list[tuple[int, int]], are_points: bool) -> tuple[Any, Any]:
+    pairs = sorted((low, low if are_points else low + width) for low, width in some)
+    low = np.array([low for low, _ in pairs], np.int64)
+    return low, low if are_points else np.array([high for _, high in pairs], np.int64)
+
+
+@pytest.mark.parametrize("are_points", [True, False])
+@given(actions=actions)
+def test_it_finds_what_a_list_finds_and_gives_up_what_it_is_asked_for(actions, are_points):
+    index = OrderedIndex(are_points=are_points)
+    model: dict[int, tuple[int, int]] = {}
+    number = 0
+    for action, argument in actions:
+        if action == "add":
+            low, high = sorted_arrays(argument, are_points)
+            place = np.arange(number, number + len(low))
+            number += len(low)
+            index.add(low, high, place)
+            model.update((int(p), (int(a), int(b))) for p, a, b in zip(place, low, high, strict=True))
+        elif action == "find":
+            low, high = sorted_arrays(argument, are_points)
+            found = [
+                (int(owner), int(place))
+                for some in index.matches(low, high, limit=7)
+                for owner, place in zip(some.owner, some.place, strict=True)
+            ]
+            wanted = [
+                (owner, place)
+                for owner in range(len(low))
+                for place, (a, b) in model.items()
+                if a <= high[owner] and b >= low[owner]
+            ]
+            assert sorted(found) == sorted(wanted)
+        else:
+            _take(index, model, action, argument)
+        index.check_invariants()
+        assert len(index) == len(model)
+
+
+def _take(index: OrderedIndex, model: dict[int, tuple[int, int]], action: str, count: int) -> None:
+    lows = sorted(low for low, _ in model.values())
+    entries = index.coldest(count, -99, 99) if action == "coldest" else getattr(index, action)(count)
+    place, low, _ = index.places(entries)
+    assert entries.size == len(place) == min(count, len(model))
+    assert low.tolist() == sorted(low.tolist())
+    if action == "lowest":
+        assert low.tolist() == lows[:count]
+    if action == "highest":
+        assert low.tolist() == lows[max(len(lows) - count, 0) :]
+    index.remove(entries)
+    for one in place.tolist():
+        del model[one]
+
+
+def test_the_clock_spares_what_was_joined_once():
+    index = OrderedIndex(are_points=True)
+    low = np.arange(10)
+    index.add(low, low, low)
+    for _ in index.matches(np.array([0, 1, 2, 3, 4]), np.array([0, 1, 2, 3, 4]), limit=99):
+        pass
+    entries = index.coldest(5, -1, 99)
+    first, _, _ = index.places(entries)
+    assert first.tolist() == [5, 6, 7, 8, 9]
+    index.remove(entries)
+    second, _, _ = index.places(index.coldest(5, -1, 99))
+    assert second.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_clock_leaves_what_lies_outside_alone():
+    index = OrderedIndex(are_points=True)
+    low = np.arange(10)
+    index.add(low, low, low)
+    place, _, _ = index.places(index.coldest(99, 2, 7))
+    assert place.tolist() == [3, 4, 5, 6]
+    index.remove(Entries(np.arange(10), np.empty(0, np.int64)))
+    assert index.coldest(9, -1, 99).size == 0
+
+
+@given(places=st.sets(st.integers(0, 50), min_size=1, max_size=20), moves=st.data())
+def test_tuples_can_be_moved(places, moves):
+    index = OrderedIndex(are_points=True)
+    before = np.array(sorted(places))
+    index.add(before, before, before)
+    some = np.array(moves.draw(st.lists(st.sampled_from(sorted(places)), min_size=1, unique=True)))
+    index.replace(some, some + 1000)
+    place, low, _ = index.places(index.all())
+    assert place.tolist() == [key + 1000 if key in some.tolist() else key for key in low.tolist()]
