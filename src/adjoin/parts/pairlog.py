@@ -11,7 +11,7 @@ class PairLog:
     """Pairs as one array that never moves: room for the most is only reserved.
 
     Args:
-        most: The most pairs that there will be.
+        most: The most pairs that there can be.
     """
 
     def __init__(self, most: int) -> None:
@@ -21,6 +21,7 @@ class PairLog:
         if hasattr(mmap, "MADV_NOHUGEPAGE"):
             self._mapping.madvise(mmap.MADV_NOHUGEPAGE)
         self._pairs: Array = np.frombuffer(self._mapping, np.int64)
+        self.most = len(self._pairs)
         self._length = 0
 
     def __len__(self) -> int:

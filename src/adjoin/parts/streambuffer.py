@@ -15,6 +15,8 @@ MOST_STREAM_BYTES = 1 << 30
 """Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""
 _MOST_PARTS = 64
 """So many parts become one: a part has a price beside its bytes, which many small ones must not add up to."""
+_LEAST_STATE_BYTES = 9
+"""Of the state of a row: its key, and whether it had a match."""
 _PLAN_SHARE = 1 / 16
 _LEAST_PORTION_PAGES = 256
 
@@ -46,19 +48,21 @@ class Rows:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that these rows take while they wait, and once more their widest column to join the parts.
+        """Bytes that these rows take while they wait, and once more what joining the parts takes.
 
-        A column without nulls counts the bitmap that it gets beside rows that have some.
+        That is the widest column or the keys, and all other states. A column without nulls counts the bitmap
+        that it gets beside rows that have some.
         """
         widest = max((column.nbytes for column in self.batch.columns), default=0)
         bitmaps = sum(column.null_count == 0 for column in self.batch.columns) * (len(self) // 8 + 1)
-        return int(self.batch.nbytes) + bitmaps + max(widest, 8 * len(self)) + self.state_bytes * len(self)
+        states = (2 * self.state_bytes - _LEAST_STATE_BYTES) * len(self)
+        return int(self.batch.nbytes) + bitmaps + max(widest, 8 * len(self)) + states
 
     @property
     def state_bytes(self) -> int:
         """Bytes of the state of a row."""
         arrays = (self.high is not self.low, self.due is not None, self.sizes is not None)
-        return 9 + 8 * sum(arrays)
+        return _LEAST_STATE_BYTES + 8 * sum(arrays)
 
     def select(self, rows: Array) -> "Rows":
         low = self.low[rows]
@@ -89,7 +93,7 @@ class Arrivals:
     @property
     def waiting_bytes(self) -> int:
         """More than the rows take among those that wait if all of them have to."""
-        return 2 * int(self.batch.nbytes) + 48 * self.batch.num_rows
+        return 2 * int(self.batch.nbytes) + 72 * self.batch.num_rows
 
     @property
     def earliest_due(self) -> float:
@@ -199,6 +203,11 @@ class StreamBuffer:
         """What pairs take, and the pages that are planned for at a time."""
         planned_pages = min(self.wanted_pages, self._portion_pages)
         return len(self._pairs) * self.pair_bytes + planned_pages * self.wanted_page_bytes
+
+    def has_room_for(self, pairs: int) -> bool:
+        """Whether so many more pairs can wait, whatever memory there is for them."""
+        held_bytes = self.stream_bytes + self.inverted_bytes
+        return len(self._pairs) + pairs <= self._pairs.most and held_bytes < MOST_STREAM_BYTES
 
     def cost_of(self, pairs: int) -> int:
         """The most by which so many pairs add to the bytes of the inverted index."""

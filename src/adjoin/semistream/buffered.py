@@ -14,7 +14,7 @@ from adjoin.parts.streambuffer import Arrivals, InputBuffer
 from adjoin.semistream.answering import Counts
 from adjoin.semistream.paged import PagedJoin
 
-_STATE_BYTES = 64
+_STATE_BYTES = 96
 """More than the state of one row takes, in both buffers."""
 
 
@@ -83,8 +83,8 @@ class BufferedJoin(PagedJoin):
         """Put rows into the input buffer, evicting pages for them; False if there is no room.
 
         Unlike `push`, this can be called while results are being consumed. Rows have at most half of the
-        memory while they are in the input buffer; the other half is for those that wait. Nothing is taken
-        once `finish` has been called.
+        memory that they can have at all while they are in the input buffer; the other half is for those that
+        wait. Nothing is taken once `finish` has been called.
         """
         self._check_open()
         self._check_batch(batch)
@@ -134,7 +134,7 @@ class BufferedJoin(PagedJoin):
     def _put(self, batch: pa.RecordBatch) -> bool:
         now = self._clock.now()
         arrived = Arrivals(compact(batch), now, self._due(batch, now))
-        most_bytes = self._pages.split.stream_bytes // 2
+        most_bytes = (self._pages.split.stream_bytes - self._pages.pinned_bytes) // 2
         if self._input.rows + batch.num_rows > 1 and self._input.bytes + arrived.bytes > most_bytes:
             return False
         if not self._make_room(arrived.bytes):

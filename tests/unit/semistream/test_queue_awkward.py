@@ -123,3 +123,19 @@ def test_nested_dictionaries_with_narrow_numbers_are_refused(tmp_path):
     join = HybridJoin(build(products(100), tmp_path), on="id", memory="1MB")
     with join, pytest.raises(SchemaError, match="cannot pass; cast it"):
         join.push(batch)
+
+
+def test_pinned_pages_and_offered_rows_leave_room_for_rows_that_wait(tmp_path):
+    rows = 20_000
+    master = build(products(rows, width=90), tmp_path)
+    random = np.random.default_rng(0)
+    offered = 0
+    with XHybridJoin(master, on="id", how="left", memory="1MB", pinned_pages=10_000) as join:
+        results = 0
+        for _ in range(6):
+            for batch in join.push(sales(random.integers(0, 2 * rows, 4_000))):
+                results += batch.num_rows
+                while offered < 30_000 and join.offer(sales(random.integers(0, 2 * rows, 60))):
+                    offered += 60
+        results += sum(batch.num_rows for batch in join.finish())
+    assert results == 24_000 + offered

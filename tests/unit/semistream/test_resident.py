@@ -25,23 +25,27 @@ def rss(field):
         line = next(line for line in status if line.startswith(field))
     return int(line.split()[1]) * 1024
 
-path, small, name, memory, *numbers = sys.argv[1:]
+path, small, name, memory, options, *numbers = sys.argv[1:]
+options = {"on": "id", "how": "left", **json.loads(options)}
 batch_rows, keys = map(int, numbers)
 kind = algorithm_named(name)
 random = np.random.default_rng(1)
 notes = pa.array(["n" * 20] * batch_rows)
 
 def sales():
-    return pa.record_batch({"id": random.integers(0, keys, batch_rows), "note": notes})
+    if "between" not in options:
+        return pa.record_batch({"id": random.integers(0, keys, batch_rows), "note": notes})
+    low = random.integers(0, keys, batch_rows)
+    return pa.record_batch({"low": low, "high": low + 1, "note": notes})
 
 # Compile every kernel and start every pool before the base line is taken.
-with kind(adjoin.Master.open(small), on="id", how="left", memory="4MB") as join:
+with kind(adjoin.Master.open(small), memory="4MB", **options) as join:
     for _ in join.run([sales()] * 3):
         pass
 base = rss("VmRSS")
 with open("/proc/self/clear_refs", "w") as peak:
     peak.write("5")
-with kind(adjoin.Master.open(path), on="id", how="left", memory=memory) as join:
+with kind(adjoin.Master.open(path), memory=memory, **options) as join:
     rows = 0
     for _ in range(1_200_000 // batch_rows):
         for result in join.push(sales()):
@@ -62,9 +66,13 @@ def masters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
     return path / "large", path / "small", 2 * rows
 
 
+RANGE = {"between": ["low", "high"], "deadline": 3600.0}
+
+
 @pytest.mark.parametrize(
     ("algorithm", "memory", "batch_rows"),
     [
+        ("ssij by range", "48MB", 20_000),
         ("ssij", "12MB", 10_000),
         ("ssij", "12MB", 200),
         ("ssij", "48MB", 100_000),
@@ -77,8 +85,11 @@ def masters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
 )
 def test_resident_growth_follows_the_budget(masters, algorithm, memory, batch_rows):
     large, small, keys = masters
+    name, _, is_range = algorithm.partition(" by ")
+    options = json.dumps(RANGE if is_range else {})
+    numbers = str(batch_rows), str(keys)
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(large), str(small), algorithm, memory, str(batch_rows), str(keys)],
+        [sys.executable, "-c", CHILD, str(large), str(small), name, memory, options, *numbers],
         capture_output=True,
         text=True,
         check=False,

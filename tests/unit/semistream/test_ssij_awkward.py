@@ -244,3 +244,23 @@ def test_a_column_that_cannot_pass_is_named_before_any_row_is_taken(column, tmp_
         pytest.raises(SchemaError, match=r"'odd' of type .* cannot pass"),
     ):
         join.push(pa.record_batch({"id": pa.array([2]), "odd": column}))
+
+
+def test_more_pairs_than_were_reserved_start_a_join_phase(tmp_path, monkeypatch):
+    """Memory of an index that became smaller can hold more pairs than the buffer was made for."""
+    rows = 20_000
+    table = products(rows, width=90)
+    master = build(table, tmp_path)
+    few = master.apply(pa.table({"id": table["id"][2_000:], "_op": ["delete"] * (rows - 2_000)}))
+    low = np.random.default_rng(0).integers(0, 800, 1_500)
+    ranges = pa.record_batch({"low": low, "high": low + 1_000})
+    memory = SSIJ.least_memory(master)
+    options: dict[str, Any] = {"on": "id", "how": "semi", "memory": memory, "stream_rows": 10**9}
+    with SSIJ(master, between=("low", "high"), **options) as join:
+        list(join.push(ranges.slice(0, 1)))
+        list(join.refresh(few))
+        results = list(join.push(ranges)) + list(join.finish())
+    assert sum(batch.num_rows for batch in results) == 1_501
+    monkeypatch.setattr("adjoin.parts.streambuffer.MOST_STREAM_BYTES", 1 << 16)
+    with SSIJ(few, between=("low", "high"), **{**options, "memory": "8MB"}) as join:
+        assert sum(batch.num_rows for batch in join.run([ranges] * 3)) == 4_500

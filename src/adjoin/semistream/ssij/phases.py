@@ -88,7 +88,7 @@ class Phases(Lookup):
 
     def _hold(self, rows: Rows, pairs: Array) -> bool:
         stream_bytes, pair_bytes = rows.waiting_bytes, self.waiting.cost_of(len(pairs))
-        if not self._pages.make_room(stream_bytes + pair_bytes):
+        if not self.waiting.has_room_for(len(pairs)) or not self._pages.make_room(stream_bytes + pair_bytes):
             return False
         self._budget.add("stream", stream_bytes)
         self._budget.add("inverted", pair_bytes)
@@ -115,9 +115,10 @@ class Phases(Lookup):
                     yield from self._join_wave(rows, wanted, unread[wave.chosen], wave.slots)
         self._pages.cache.fade()
         self.estimate.observe(pages_read, self._clock.now() - began)
-        self._budget.set("stream", 0)
         self._budget.set("inverted", 0)
-        yield from self._answer(rows, np.arange(len(rows)))
+        for begin in range(0, len(rows), self._limit_needs):
+            yield from self._answer(rows, np.arange(begin, min(begin + self._limit_needs, len(rows))))
+        self._budget.set("stream", 0)
 
     def _join_cached(self, rows: Rows, inverted: InvertedIndex, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         """Join pages that have come into the cache since their rows did."""
