@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import BudgetError, OptionError
-from adjoin.kernels.intervals import overlap_ranges
-from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.master.device import Cost
@@ -22,43 +20,17 @@ from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.copying import compact, plain_columns
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
-from adjoin.parts.rowslots import RowSlots
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.contract import Arrival, TwoInputJoin
+from adjoin.streamjoin.diskjoin import OUTER_BYTES, Counts, DiskJoin
 from adjoin.streamjoin.flushing import FlushPolicy
-from adjoin.streamjoin.grid import LEFT, RIGHT, Grid, Step
+from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.index import Entries, OrderedIndex
-from adjoin.streamjoin.results import Results, Run
+from adjoin.streamjoin.results import Results
+from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
 from adjoin.streamjoin.spec import Keyed, On, TwoInputs
 from adjoin.streamjoin.tuples import Tuples, places_of
-
-_PAGE_BYTES = 4096
-_BLOCKS = 256
-"""A block is so small a part of the memory, unless the caller chose."""
-_MOST_BLOCK_BYTES = 1 << 20
-_LEAST_SLOTS = 8
-_WORK_SHARE = 1 / 16
-_LEAST_WORK_BYTES = 128 << 10
-_BYTES_PER_ROW = 256
-"""What sorting, probing and noting one arriving row takes, at most, beside the row itself."""
-_OUTER_BYTES = 48
-"""Of a tuple of an outer block beside its slot: interval, place and both moments."""
-
-
-@dataclass
-class Counts:
-    """What has happened since the start."""
-
-    rows_in: int = 0
-    results_online: int = 0
-    results_reactive: int = 0
-    results_cleanup: int = 0
-    blocks_flushed: int = 0
-    input_buffer_rows_max: int = 0
-    pages_read: int = 0
-    seeks: int = 0
-    bytes_read: int = 0
 
 
 class SpillingJoin(TwoInputJoin):
@@ -114,10 +86,15 @@ class SpillingJoin(TwoInputJoin):
         self._clock = clock or SystemClock()
         self._disk = disk
         self._budget = MemoryBudget(parse_bytes(memory))
-        self._split(block_bytes)
-        slots = self._budget.total_bytes // self._slot_bytes
+        self._sizes = sizes = Sizes.of(self._budget.total_bytes, self._spec.plain, max_outer, block_bytes)
+        for name, held in (
+            ("notes", sizes.notes_bytes),
+            ("work", sizes.work_bytes),
+            ("reading", sizes.reading_bytes),
+        ):
+            self._budget.set(name, held)
         self._inputs = tuple(
-            Tuples(plain, are_points=points, slots=slots, slot_bytes=self._slot_bytes)
+            Tuples(plain, are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
             for plain, points in zip(self._spec.plain, self._spec.are_points, strict=True)
         )
         self._files = tuple(SpillFile(spill, self._spend) for _ in (LEFT, RIGHT))
@@ -125,37 +102,16 @@ class SpillingJoin(TwoInputJoin):
             Blocks(tuples.schema, are_points=points, file=file)
             for tuples, points, file in zip(self._inputs, self._spec.are_points, self._files, strict=True)
         )
-        self._results = Results(self._spec, [tuples.slots for tuples in self._inputs], self._work_bytes // 2)
+        self._results = Results(self._spec, [tuples.slots for tuples in self._inputs], sizes.work_bytes // 2)
         self.counts = Counts()
-        self._grid = Grid()
+        self._on_disk = DiskJoin(
+            self._spec, self._inputs, self._blocks, self._results, self.counts, self._sizes.piece_rows
+        )
         self._stamp = 0
         self._pending: deque[tuple[int, pa.RecordBatch]] = deque()
         self._pending_rows = 0
         self._placing: tuple[int, pa.RecordBatch, Array, Array] | None = None
-        self._outer: _Outer | None = None
         self._account()
-
-    def _split(self, block_bytes: int | None) -> None:
-        """Divide the memory: what is fixed, and what tuples share."""
-        total = self._budget.total_bytes
-        wanted = block_bytes or min(total // _BLOCKS, _MOST_BLOCK_BYTES)
-        self._slot_bytes = max(1, -(-wanted // _PAGE_BYTES)) * _PAGE_BYTES
-        self._work_bytes = max(_LEAST_WORK_BYTES, int(total * _WORK_SHARE), 4 * self._slot_bytes)
-        notes = sum(RowSlots.notes_bytes(plain) + 20 for plain in self._spec.plain)
-        notes_bytes = total // self._slot_bytes * notes
-        reading_bytes = (self._max_outer + 1) * self._slot_bytes
-        reading_bytes += self._max_outer * self._slot_bytes // 16 // 8 * _OUTER_BYTES
-        least = notes_bytes + self._work_bytes + reading_bytes + _LEAST_SLOTS * self._slot_bytes
-        if total < least:
-            raise BudgetError(
-                f"memory={total} is too small for blocks of {self._slot_bytes} bytes and max_outer="
-                f"{self._max_outer}; give memory={2 * least} or more, or smaller ones"
-            )
-        self._budget.set("notes", notes_bytes)
-        self._budget.set("work", self._work_bytes)
-        self._budget.set("reading", reading_bytes)
-        self._reading_bytes = reading_bytes
-        self._piece_rows = max(1, self._work_bytes // 2 // _BYTES_PER_ROW)
 
     def _spend(self, disk_blocks: int) -> None:
         if self._disk is not None:
@@ -206,7 +162,7 @@ class SpillingJoin(TwoInputJoin):
         for tuples, blocks in zip(self._inputs, self._blocks, strict=True):
             tuples.check_invariants()
             blocks.check_invariants()
-        self._grid.check_invariants(self._block_counts())
+        self._on_disk.check_invariants()
         assert self._budget.account("tuples") >= self._tuple_bytes()
         assert self._pending_rows == sum(batch.num_rows for _, batch in self._pending)
 
@@ -215,7 +171,9 @@ class SpillingJoin(TwoInputJoin):
     def _paced(self, arrivals: Iterable[Arrival]) -> Iterable[Arrival | None]:
         if not isinstance(self._clock, SystemClock):
             return arrivals
-        return paced(arrivals, lambda: self._wait_seconds if self._has_blocks_to_join() else None)
+        return paced(
+            arrivals, lambda: self._wait_seconds if self._on_disk.has_more(self._max_outer) else None
+        )
 
     def _push(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._await(side, plain_columns(batch))
@@ -226,11 +184,11 @@ class SpillingJoin(TwoInputJoin):
         yield from self._arriving()
         if seconds >= self._wait_seconds and not isinstance(self._clock, SystemClock):
             self._clock.sleep(self._wait_seconds)
-        while (self._clock.now() < end or seconds == 0) and self._has_blocks_to_join():
-            yield from self._reactive(end if seconds else np.inf)
-            if seconds == 0 and not self._pending_rows:
-                break
+        while self._on_disk.has_more(self._max_outer):
+            yield from self._reactive(end)
             yield from self._arriving()
+            if not self._clock.now() < end:
+                break
         self._clock.sleep(max(0.0, end - self._clock.now()))
 
     def _finish(self) -> Iterator[pa.RecordBatch]:
@@ -252,7 +210,7 @@ class SpillingJoin(TwoInputJoin):
         self._place()
         while self._pending:
             side, batch = self._pending.popleft()
-            piece = batch.slice(0, self._piece_rows)
+            piece = batch.slice(0, self._sizes.piece_rows)
             if piece.num_rows < batch.num_rows:
                 self._pending.appendleft((side, batch.slice(piece.num_rows)))
             self._pending_rows -= piece.num_rows
@@ -273,10 +231,10 @@ class SpillingJoin(TwoInputJoin):
 
     def _probe(self, side: int, rows: Keyed) -> Iterator[pa.RecordBatch]:
         index = self._inputs[1 - side].index
-        for some in index.matches(rows.low, rows.high, self._piece_rows):
-            for batch, owner, at in self._results.beside(side, rows.batch, some.owner, places_of(some.place)):
+        for some in index.matches(rows.low, rows.high, self._sizes.piece_rows):
+            for batch, pairs in self._results.beside(side, rows.batch, some.owner, places_of(some.place)):
                 self.counts.results_online += batch.num_rows
-                self._policy.joined(side, rows.low[some.owner[owner]], some.low[at])
+                self._policy.joined(side, rows.low[some.owner[pairs]], some.low[pairs])
                 yield batch
 
     def _place(self) -> None:
@@ -287,8 +245,8 @@ class SpillingJoin(TwoInputJoin):
         sizes = row_bytes(stored)
         if len(sizes) and int(sizes.max()) > self._room_bytes(side):
             raise BudgetError(
-                f"a row of {int(sizes.max()):,} bytes does not fit a block of {self._slot_bytes:,}; "
-                f"give block_bytes={2 * int(sizes.max())} or more, and memory for {_LEAST_SLOTS + 20} of them"
+                f"a row of {int(sizes.max()):,} bytes does not fit a block of {self._sizes.slot_bytes:,}; "
+                f"give block_bytes={2 * int(sizes.max())} or more, and memory for {LEAST_SLOTS + 20} of them"
             )
         begin = 0
         while begin < len(sizes):
@@ -318,11 +276,11 @@ class SpillingJoin(TwoInputJoin):
 
     def _has_room(self, side: int, sizes: Array) -> bool:
         slots = self._inputs[side].slots_for(sizes) + 1  # one more to close up with
-        more_bytes = slots * self._slot_bytes + len(sizes) * OrderedIndex.entry_bytes
+        more_bytes = slots * self._sizes.slot_bytes + len(sizes) * OrderedIndex.entry_bytes
         return more_bytes <= self._budget.free_bytes
 
     def _close_up(self) -> bool:
-        if self._budget.free_bytes < self._slot_bytes:
+        if self._budget.free_bytes < self._sizes.slot_bytes:
             return False
         done = any(tuples.close_up() for tuples in sorted(self._inputs, key=len, reverse=True))
         self._account()
@@ -362,7 +320,7 @@ class SpillingJoin(TwoInputJoin):
         return low
 
     def _tuple_bytes(self) -> int:
-        slots = sum(tuples.used_slots for tuples in self._inputs) * self._slot_bytes
+        slots = sum(tuples.used_slots for tuples in self._inputs) * self._sizes.slot_bytes
         entries = sum(tuples.index.all_entries for tuples in self._inputs)
         directory = sum(blocks.directory_bytes for blocks in self._blocks)
         return slots + entries * OrderedIndex.entry_bytes + directory
@@ -372,26 +330,15 @@ class SpillingJoin(TwoInputJoin):
 
     # Reactive and cleanup.
 
-    def _block_counts(self) -> tuple[int, int]:
-        return len(self._blocks[LEFT]), len(self._blocks[RIGHT])
-
-    def _has_blocks_to_join(self) -> bool:
-        return self._grid.next_step(self._block_counts(), self._max_outer) is not None
-
     def _reactive(self, end: float) -> Iterator[pa.RecordBatch]:
         """Join blocks on disk, until rows have arrived or time is over; one inner block at a time."""
-        try:
-            while (step := self._grid.next_step(self._block_counts(), self._max_outer)) is not None:
-                for batch in self._join_blocks(step):
+        with closing(self._on_disk):
+            while self._on_disk.has_more(self._max_outer):
+                for batch in self._on_disk.join_next(self._max_outer):
                     self.counts.results_reactive += batch.num_rows
                     yield batch
-                self._grid.finished()
-                if self._pending_rows > self._max_new or self._clock.now() >= end:
+                if self._pending_rows > self._max_new or not self._clock.now() < end:
                     return
-                if end == np.inf:
-                    return
-        finally:
-            self._drop_outer()
 
     def _cleanup(self) -> Iterator[pa.RecordBatch]:
         """Write what is in memory, and join the rest of the blocks with all memory for the outer ones."""
@@ -399,20 +346,17 @@ class SpillingJoin(TwoInputJoin):
             if self._has_nothing_to_meet(side):
                 continue
             while len(self._inputs[side]):
-                rows = max(1, self._slot_bytes // 64)
+                rows = max(1, self._sizes.slot_bytes // 64)
                 self._write(side, self._inputs[side].index.lowest(rows))
                 self._account()
         self._budget.set("reading", 0)
         most = self._most_outer()
         self._budget.set("reading", self._budget.free_bytes)
-        try:
-            while (step := self._grid.next_step(self._block_counts(), most)) is not None:
-                for batch in self._join_blocks(step):
+        with closing(self._on_disk):
+            while self._on_disk.has_more(most):
+                for batch in self._on_disk.join_next(most):
                     self.counts.results_cleanup += batch.num_rows
                     yield batch
-                self._grid.finished()
-        finally:
-            self._drop_outer()
 
     def _has_nothing_to_meet(self, side: int) -> bool:
         """Whether everything of the other input was in memory all along."""
@@ -420,79 +364,8 @@ class SpillingJoin(TwoInputJoin):
 
     def _most_outer(self) -> int:
         rows = max((blocks.rows / len(blocks) for blocks in self._blocks if len(blocks)), default=1.0)
-        per_block = self._slot_bytes + rows * _OUTER_BYTES
-        return max(self._max_outer, int((self._budget.free_bytes - self._slot_bytes) / per_block))
-
-    def _join_blocks(self, step: Step) -> Iterator[pa.RecordBatch]:
-        outer = self._load_outer(step)
-        inner = 1 - step.outer
-        first, last = self._blocks[inner].reach_of(step.inner_block)
-        if len(outer.run.low) == 0 or first > outer.run.reach[-1] or last < outer.run.low[0]:
-            return
-        block, rows = self._blocks[inner].read(step.inner_block)
-        self._count_read(inner, step.inner_block)
-        begin, count = overlap_ranges(outer.run.low, outer.run.reach, block.low, block.high)
-        ends = np.cumsum(count, dtype=np.int64)
-        shown = rows.select(rows.schema.names[1:])
-        for start in range(0, int(ends[-1]), self._piece_rows):
-            owner, at = expand_part(begin, ends, start, min(start + self._piece_rows, int(ends[-1])))
-            is_new = (outer.arrived[at] >= block.left) | (block.arrived[owner] >= outer.left[at])
-            if not self._spec.are_points[step.outer]:
-                is_new &= outer.run.high[at] >= block.low[owner]
-            owner, at = owner[is_new], at[is_new]
-            if len(at):
-                places = places_of(outer.run.place[at])
-                for batch, _, _ in self._results.beside(inner, shown, owner, places):
-                    yield batch
-
-    def _load_outer(self, step: Step) -> "_Outer":
-        """The outer blocks of a step in memory, as one sorted list."""
-        wanted = step.outer, step.outer_begin, step.outer_end
-        if self._outer is None or self._outer.blocks != wanted:
-            self._drop_outer()
-            self._outer = _Outer(wanted, self._inputs[step.outer], self._blocks[step.outer])
-            for number in range(step.outer_begin, step.outer_end):
-                self._count_read(step.outer, number, is_first=number == step.outer_begin)
-        return self._outer
-
-    def _drop_outer(self) -> None:
-        if self._outer is not None:
-            self._outer.close()
-            self._outer = None
-
-    def _count_read(self, side: int, number: int, *, is_first: bool = True) -> None:
-        self.counts.pages_read += 1
-        self.counts.seeks += is_first
-        self.counts.bytes_read += self._blocks[side].bytes_of(number)
-
-
-class _Outer:
-    """Outer blocks in memory."""
-
-    def __init__(self, wanted: tuple[int, int, int], tuples: Tuples, blocks: Blocks) -> None:
-        self.blocks = wanted
-        self._tuples = tuples
-        self._slots: list[int] = []
-        low, high, place, arrived, left = [], [], [], [], []
-        for number in range(wanted[1], wanted[2]):
-            slot = tuples.take_slot()
-            self._slots.append(slot)
-            block = blocks.read_into(number, tuples.slots, slot)
-            low.append(block.low)
-            high.append(block.high)
-            place.append((np.int64(slot) << 32) + np.arange(len(block.low)))
-            arrived.append(block.arrived)
-            left.append(np.full(len(block.low), block.left))
-        lows = np.concatenate(low)
-        order = argsort_keys(lows)
-        highs = np.concatenate(high)[order]
-        self.run = Run(lows[order], highs, np.maximum.accumulate(highs), np.concatenate(place)[order])
-        self.arrived = np.concatenate(arrived)[order]
-        self.left = np.concatenate(left)[order]
-
-    def close(self) -> None:
-        for slot in self._slots:
-            self._tuples.free_slot(slot)
+        per_block = self._sizes.slot_bytes + rows * OUTER_BYTES
+        return max(self._max_outer, int((self._budget.free_bytes - self._sizes.slot_bytes) / per_block))
 
 
 def _check_options(max_outer: int, max_new: int, wait_seconds: float, block_bytes: int | None) -> None:

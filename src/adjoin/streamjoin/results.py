@@ -1,7 +1,6 @@
 """Results: rows of one input beside those of the other."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +13,6 @@ from adjoin.parts.rows import row_bytes
 from adjoin.parts.rowslots import RowSlots
 from adjoin.streamjoin.grid import LEFT
 from adjoin.streamjoin.spec import TwoInputs
-
-
-class Run(NamedTuple):
-    """Tuples sorted by the lower ends of their intervals; see `index.Run`."""
-
-    low: Array
-    high: Array
-    reach: Array
-    place: Array
 
 
 class Results:
@@ -41,11 +31,11 @@ class Results:
 
     def beside(
         self, side: int, batch: pa.RecordBatch, rows: Array, places: Places
-    ) -> Iterator[tuple[pa.RecordBatch, Array, Array]]:
+    ) -> Iterator[tuple[pa.RecordBatch, Array]]:
         """Rows of a batch, each beside the tuple of the other input at its place.
 
         Returns:
-            Results, and which of the rows and places they are made of.
+            Results, and which of the pairs they are.
         """
         chosen = np.arange(len(rows))
         if self._spec.verifies:
@@ -64,7 +54,7 @@ class Results:
             mine = take_rows(shown, rows[some]).columns
             part = wanted.slice(begin, end)
             theirs = [slots.columns.take(column, part) for column in columns]
-            yield self._spec.result(side, [*mine, *theirs]), some, some
+            yield self._spec.result(side, [*mine, *theirs]), some
 
     def _are_same(self, side: int, batch: pa.RecordBatch, rows: Array, places: Places) -> Array:
         mine = [batch.column(name) for name in self._spec.key_names(side)]

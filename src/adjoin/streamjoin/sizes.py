@@ -1,0 +1,68 @@
+"""How the memory of a join that spills is divided."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from adjoin.errors import BudgetError
+from adjoin.parts.rowslots import RowSlots
+from adjoin.streamjoin.diskjoin import OUTER_BYTES
+from adjoin.streamjoin.tuples import stored_schema
+
+LEAST_SLOTS = 8
+_PAGE_BYTES = 4096
+_BLOCKS = 256
+"""A block is so small a part of the memory, unless the caller chose."""
+_MOST_BLOCK_BYTES = 1 << 20
+_WORK_SHARE = 1 / 16
+_LEAST_WORK_BYTES = 128 << 10
+_BYTES_PER_ROW = 256
+"""What sorting, probing and noting one arriving row takes, at most, beside the row itself."""
+_LEAST_ROW_BYTES = 16
+_NOTES_BYTES = 20
+"""On a slot, beside what it holds."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The parts of a budget that do not change, and what follows from it.
+
+    Attributes:
+        slot_bytes: A slot, and the most that a block takes.
+        slots: The most slots that there can be.
+        notes_bytes: Notes on all slots of both inputs.
+        work_bytes: What one step may use for sorting, probing and building results.
+        reading_bytes: Blocks that are joined in a reactive phase.
+    """
+
+    slot_bytes: int
+    slots: int
+    notes_bytes: int
+    work_bytes: int
+    reading_bytes: int
+
+    @property
+    def piece_rows(self) -> int:
+        """Rows, and pairs, handled at a time."""
+        return max(1, self.work_bytes // 2 // _BYTES_PER_ROW)
+
+    @classmethod
+    def of(
+        cls, total_bytes: int, plain: Sequence[pa.Schema], max_outer: int, block_bytes: int | None
+    ) -> "Sizes":
+        """For inputs with these schemas; raises a BudgetError that names what would do."""
+        wanted_bytes = block_bytes or min(total_bytes // _BLOCKS, _MOST_BLOCK_BYTES)
+        slot_bytes = max(1, -(-wanted_bytes // _PAGE_BYTES)) * _PAGE_BYTES
+        slots = total_bytes // slot_bytes
+        notes = sum(RowSlots.notes_bytes(stored_schema(schema)) + _NOTES_BYTES for schema in plain)
+        work_bytes = max(_LEAST_WORK_BYTES, int(total_bytes * _WORK_SHARE), 4 * slot_bytes)
+        outer_rows = max_outer * slot_bytes // _LEAST_ROW_BYTES // 4
+        reading_bytes = (max_outer + 1) * slot_bytes + outer_rows * OUTER_BYTES
+        least_bytes = slots * notes + work_bytes + reading_bytes + LEAST_SLOTS * slot_bytes
+        if total_bytes < least_bytes:
+            raise BudgetError(
+                f"memory={total_bytes} is too small for blocks of {slot_bytes} bytes and "
+                f"max_outer={max_outer}; give memory={2 * least_bytes} or more, or smaller ones"
+            )
+        return cls(slot_bytes, slots, slots * notes, work_bytes, reading_bytes)
