@@ -134,7 +134,8 @@ class BufferedJoin(PagedJoin):
     def _put(self, batch: pa.RecordBatch) -> bool:
         now = self._clock.now()
         arrived = Arrivals(compact(batch), now, self._due(batch, now))
-        most_bytes = (self._pages.split.stream_bytes - self._pages.pinned_bytes) // 2
+        pages, split = self._pages, self._pages.split
+        most_bytes = (split.stream_bytes - pages.pinned_slots * split.slot_cost) // 2
         if self._input.rows + batch.num_rows > 1 and self._input.bytes + arrived.bytes > most_bytes:
             return False
         if not self._make_room(arrived.bytes):

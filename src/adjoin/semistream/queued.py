@@ -87,7 +87,7 @@ class QueueRoom:
     def bytes(self) -> int:
         """The most that rows may have."""
         split = self._pages.split
-        others_bytes = self._pages.pinned_bytes + self.ceded_bytes
+        others_bytes = self._pages.pinned_slots * split.slot_cost + self.ceded_bytes
         return min(int((1 - _INPUT_SHARE) * split.stream_bytes) - others_bytes, MOST_STREAM_BYTES)
 
     def has(self, more_bytes: int) -> bool:

@@ -141,11 +141,6 @@ class Residence:
         self._account_pages()
         return True
 
-    @property
-    def pinned_bytes(self) -> int:
-        """Of the slots that are not given away."""
-        return self.pinned_slots * self.split.slot_cost
-
     def spread(self) -> None:
         """Let the cache have all memory that is free now."""
         self.grow(self._budget.free_bytes // self.split.slot_cost)
