@@ -52,6 +52,9 @@ class Blocks:
         file: Where they are.
     """
 
+    growth_bytes = _CHUNK * _DIRECTORY.itemsize
+    """By which the directory grows."""
+
     def __init__(self, schema: pa.Schema, *, are_points: bool, file: SpillFile) -> None:
         self._schema = schema
         self._are_points = are_points
@@ -66,7 +69,7 @@ class Blocks:
     @property
     def directory_bytes(self) -> int:
         """What the directory takes."""
-        return len(self._chunks) * _CHUNK * _DIRECTORY.itemsize
+        return len(self._chunks) * self.growth_bytes
 
     @property
     def key_bytes(self) -> int:

@@ -142,7 +142,7 @@ class SpillingJoin(TwoInputJoin):
         self._check_open()
         number = self._checked(side, batch)
         rows = compact(plain_columns(batch))
-        if rows.nbytes > self._budget.free_bytes:
+        if rows.nbytes > self._budget.free_bytes - self._spare_bytes:
             return False
         self._budget.add("input", rows.nbytes)
         self._await(number, rows)
@@ -275,9 +275,14 @@ class SpillingJoin(TwoInputJoin):
             self._flush(self._rows_of_a_block(side, sizes))
 
     def _has_room(self, side: int, sizes: Array) -> bool:
-        slots = self._inputs[side].slots_for(sizes) + 1  # one more to close up with
-        more_bytes = slots * self._sizes.slot_bytes + len(sizes) * OrderedIndex.entry_bytes
-        return more_bytes <= self._budget.free_bytes
+        slots_bytes = self._inputs[side].slots_for(sizes) * self._sizes.slot_bytes
+        more_bytes = slots_bytes + len(sizes) * OrderedIndex.entry_bytes
+        return more_bytes + self._spare_bytes <= self._budget.free_bytes
+
+    @property
+    def _spare_bytes(self) -> int:
+        """Always left: a slot to close up with, and what the directories grow by."""
+        return self._sizes.slot_bytes + 2 * Blocks.growth_bytes
 
     def _close_up(self) -> bool:
         if self._budget.free_bytes < self._sizes.slot_bytes:
@@ -342,6 +347,7 @@ class SpillingJoin(TwoInputJoin):
 
     def _cleanup(self) -> Iterator[pa.RecordBatch]:
         """Write what is in memory, and join the rest of the blocks with all memory for the outer ones."""
+        self._budget.set("reading", 0)
         for side in (LEFT, RIGHT):
             if self._has_nothing_to_meet(side):
                 continue
@@ -349,7 +355,6 @@ class SpillingJoin(TwoInputJoin):
                 rows = max(1, self._sizes.slot_bytes // 64)
                 self._write(side, self._inputs[side].index.lowest(rows))
                 self._account()
-        self._budget.set("reading", 0)
         most = self._most_outer()
         self._budget.set("reading", self._budget.free_bytes)
         with closing(self._on_disk):
