@@ -27,7 +27,7 @@ PAPER = Paper(
 SSIJ = Setting(
     algorithm="ssij",
     master=KeyedMaster(rows=MASTER_ROWS, per_key=MASTER_ROWS // KEYS, spread="random"),
-    stream=ZipfStream(keys=KEYS, rows=120_000_000),
+    stream=ZipfStream(keys=KEYS, rows=80_000_000),
     memory=0.075,
 )
 """With adjoin's defaults."""
