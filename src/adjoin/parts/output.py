@@ -81,7 +81,7 @@ class Output:
 
 def sizes_of(batch: pa.RecordBatch) -> Array | None:
     """Bytes of each row; None where all columns have a fixed width."""
-    return None if _fixed_row_bytes(batch.schema) else row_bytes(batch)
+    return None if fixed_row_bytes(batch.schema) else row_bytes(batch)
 
 
 def can_be_measured(type_: pa.DataType) -> bool:
@@ -94,14 +94,14 @@ def can_be_measured(type_: pa.DataType) -> bool:
 
 
 def _stream_bytes(rows: Rows, chosen: Array) -> Array | int:
-    return _fixed_row_bytes(rows.batch.schema) if rows.sizes is None else rows.sizes[chosen]
+    return fixed_row_bytes(rows.batch.schema) if rows.sizes is None else rows.sizes[chosen]
 
 
 def _part(places: Places, begin: int, end: int) -> Places:
     return places if end - begin == len(places) else places.slice(begin, end)
 
 
-def _fixed_row_bytes(schema: pa.Schema) -> int:
+def fixed_row_bytes(schema: pa.Schema) -> int:
     """Bytes of a row where all columns have a fixed width, else 0."""
     total = 0
     for field in schema:

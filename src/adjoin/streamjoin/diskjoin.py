@@ -11,7 +11,7 @@ from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.grid import LEFT, RIGHT, Grid, Step
-from adjoin.streamjoin.results import Results
+from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.spec import TwoInputs
 from adjoin.streamjoin.tuples import Tuples, places_of
 
@@ -100,7 +100,7 @@ class DiskJoin:
         block, rows = self._blocks[inner].read(step.inner_block)
         self._count_read(inner, step.inner_block)
         begin, count = overlap_ranges(outer.low, outer.reach, block.low, block.high)
-        ends = np.cumsum(count, dtype=np.int64)
+        ends, sizes = np.cumsum(count, dtype=np.int64), sizes_of(rows)
         for start in range(0, int(ends[-1]), self._limit_pairs):
             owner, at = expand_part(begin, ends, start, min(start + self._limit_pairs, int(ends[-1])))
             # Tuples that were in memory together have met there.
@@ -110,7 +110,7 @@ class DiskJoin:
             owner, at = owner[is_new], at[is_new]
             if len(at):
                 places = places_of(outer.place[at])
-                yield from (batch for batch, _ in self._results.beside(inner, rows, owner, places))
+                yield from (batch for batch, _ in self._results.beside(inner, rows, sizes, owner, places))
 
     def _load_outer(self, step: Step) -> "_Outer":
         """The outer blocks of a step in memory, as one sorted list."""

@@ -27,7 +27,7 @@ from adjoin.streamjoin.diskjoin import OUTER_BYTES, Counts, DiskJoin
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.index import Entries, OrderedIndex
-from adjoin.streamjoin.results import Results
+from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
 from adjoin.streamjoin.spec import Keyed, On, TwoInputs
 from adjoin.streamjoin.tuples import Tuples, places_of
@@ -52,7 +52,7 @@ class SpillingJoin(TwoInputJoin):
         between: Range join: right key between these two left columns; `on` names the right's key.
         suffix: Appended to a right column whose name the left has too.
         block_bytes: Size of a block on disk; by default a small part of the memory.
-        max_outer: Most outer blocks of a reactive phase (MaxOuterMem).
+        max_outer: Most outer blocks of a reactive phase (MaxOuterMem); by default a tenth of the memory.
         max_new: Rows that end a reactive phase when they have arrived (MaxNewArr).
         wait_seconds: For so long nothing must arrive before a reactive phase begins (WaitThresh).
         spill: Folder for what memory cannot hold; the system's for temporary files by default.
@@ -72,7 +72,7 @@ class SpillingJoin(TwoInputJoin):
         between: tuple[str, str] | None = None,
         suffix: str = "_right",
         block_bytes: int | None = None,
-        max_outer: int = 19,
+        max_outer: int | None = None,
         max_new: int = 1000,
         wait_seconds: float = 0.025,
         spill: str | Path | None = None,
@@ -82,7 +82,7 @@ class SpillingJoin(TwoInputJoin):
         super().__init__(TwoInputs(left, right, on, within, between, suffix), (left, right))
         _check_options(max_outer, max_new, wait_seconds, block_bytes)
         self._policy = policy
-        self._max_outer, self._max_new, self._wait_seconds = max_outer, max_new, wait_seconds
+        self._max_new, self._wait_seconds = max_new, wait_seconds
         self._clock = clock or SystemClock()
         self._disk = disk
         self._budget = MemoryBudget(parse_bytes(memory))
@@ -172,7 +172,7 @@ class SpillingJoin(TwoInputJoin):
         if not isinstance(self._clock, SystemClock):
             return arrivals
         return paced(
-            arrivals, lambda: self._wait_seconds if self._on_disk.has_more(self._max_outer) else None
+            arrivals, lambda: self._wait_seconds if self._on_disk.has_more(self._sizes.max_outer) else None
         )
 
     def _push(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -184,7 +184,7 @@ class SpillingJoin(TwoInputJoin):
         yield from self._arriving()
         if seconds >= self._wait_seconds and not isinstance(self._clock, SystemClock):
             self._clock.sleep(self._wait_seconds)
-        while self._on_disk.has_more(self._max_outer):
+        while self._on_disk.has_more(self._sizes.max_outer):
             yield from self._reactive(end)
             yield from self._arriving()
             if not self._clock.now() < end:
@@ -230,9 +230,10 @@ class SpillingJoin(TwoInputJoin):
         self._place()
 
     def _probe(self, side: int, rows: Keyed) -> Iterator[pa.RecordBatch]:
-        index = self._inputs[1 - side].index
+        index, sizes = self._inputs[1 - side].index, sizes_of(rows.batch)
         for some in index.matches(rows.low, rows.high, self._sizes.piece_rows):
-            for batch, pairs in self._results.beside(side, rows.batch, some.owner, places_of(some.place)):
+            places = places_of(some.place)
+            for batch, pairs in self._results.beside(side, rows.batch, sizes, some.owner, places):
                 self.counts.results_online += batch.num_rows
                 self._policy.joined(side, rows.low[some.owner[pairs]], some.low[pairs])
                 yield batch
@@ -338,8 +339,8 @@ class SpillingJoin(TwoInputJoin):
     def _reactive(self, end: float) -> Iterator[pa.RecordBatch]:
         """Join blocks on disk, until rows have arrived or time is over; one inner block at a time."""
         with closing(self._on_disk):
-            while self._on_disk.has_more(self._max_outer):
-                for batch in self._on_disk.join_next(self._max_outer):
+            while self._on_disk.has_more(self._sizes.max_outer):
+                for batch in self._on_disk.join_next(self._sizes.max_outer):
                     self.counts.results_reactive += batch.num_rows
                     yield batch
                 if self._pending_rows > self._max_new or not self._clock.now() < end:
@@ -370,10 +371,10 @@ class SpillingJoin(TwoInputJoin):
     def _most_outer(self) -> int:
         rows = max((blocks.rows / len(blocks) for blocks in self._blocks if len(blocks)), default=1.0)
         per_block = self._sizes.slot_bytes + rows * OUTER_BYTES
-        return max(self._max_outer, int((self._budget.free_bytes - self._sizes.slot_bytes) / per_block))
+        return max(self._sizes.max_outer, int((self._budget.free_bytes - self._sizes.slot_bytes) / per_block))
 
 
-def _check_options(max_outer: int, max_new: int, wait_seconds: float, block_bytes: int | None) -> None:
+def _check_options(max_outer: int | None, max_new: int, wait_seconds: float, block_bytes: int | None) -> None:
     for name, value in (("max_outer", max_outer), ("max_new", max_new), ("block_bytes", block_bytes)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise OptionError(f"{name}={value!r} must be a whole number of at least 1")

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
+from adjoin.parts import output
 from adjoin.parts.columns import Places
 from adjoin.parts.copying import take_rows
 from adjoin.parts.portions import portions
-from adjoin.parts.rows import row_bytes
 from adjoin.parts.rowslots import RowSlots
 from adjoin.streamjoin.grid import LEFT
 from adjoin.streamjoin.spec import TwoInputs
@@ -27,12 +27,16 @@ class Results:
     def __init__(self, spec: TwoInputs, slots: Sequence[RowSlots], limit_bytes: int) -> None:
         self._spec = spec
         self._slots = slots
+        self._columns = [
+            [some.layout[some.schema.names.index(name)] for name in names]
+            for some, names in zip(slots, spec.shown, strict=True)
+        ]
         self._limit_bytes = limit_bytes
 
     def beside(
-        self, side: int, batch: pa.RecordBatch, rows: Array, places: Places
+        self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, places: Places
     ) -> Iterator[tuple[pa.RecordBatch, Array]]:
-        """Rows of a batch, each beside the tuple of the other input at its place.
+        """Rows of a batch, of these sizes, each beside the tuple of the other input at its place.
 
         Returns:
             Results, and which of the pairs they are.
@@ -40,16 +44,14 @@ class Results:
         chosen = np.arange(len(rows))
         if self._spec.verifies:
             chosen = np.flatnonzero(self._are_same(side, batch, rows, places))
-        sizes = row_bytes(batch)[rows[chosen]]
-        slots, other = self._slots[1 - side], 1 - side
-        layout = dict(zip(slots.schema.names, slots.layout, strict=True))
-        columns = [layout[name] for name in self._spec.shown[other]]
+        slots, columns = self._slots[1 - side], self._columns[1 - side]
         wanted = places if len(chosen) == len(places) else _chosen(places, chosen)
+        pair_sizes = sizes if isinstance(sizes, int) else sizes[rows[chosen]]
         for column in columns:
-            sizes = sizes + slots.columns.measuring_bytes(column, wanted)
-            sizes = sizes + slots.columns.value_bytes(column, wanted)
+            pair_sizes = pair_sizes + slots.columns.measuring_bytes(column, wanted)
+            pair_sizes = pair_sizes + slots.columns.value_bytes(column, wanted)
         shown = batch.select(self._spec.shown[side])
-        for begin, end in portions(sizes, self._limit_bytes):
+        for begin, end in portions(np.broadcast_to(pair_sizes, len(chosen)), self._limit_bytes):
             some = chosen[begin:end]
             mine = take_rows(shown, rows[some]).columns
             part = wanted.slice(begin, end)
@@ -66,6 +68,12 @@ class Results:
         ]
         left, right = (taken.columns, theirs) if side == LEFT else (theirs, taken.columns)
         return self._spec.same_keys(left, right)
+
+
+def sizes_of(batch: pa.RecordBatch) -> Array | int:
+    """Bytes of each row of a batch, or of every one where all take the same."""
+    sizes = output.sizes_of(batch)
+    return sizes if sizes is not None else output.fixed_row_bytes(batch.schema)
 
 
 def _chosen(places: Places, chosen: Array) -> Places:

@@ -12,10 +12,10 @@ from adjoin.streamjoin.tuples import stored_schema
 
 LEAST_SLOTS = 8
 _PAGE_BYTES = 4096
-_BLOCKS = 256
+_BLOCKS = 96
 """A block is so small a part of the memory, unless the caller chose."""
 _MOST_BLOCK_BYTES = 1 << 20
-_WORK_SHARE = 1 / 16
+_WORK_SHARE, _OUTER_SHARE = 1 / 16, 1 / 12
 _LEAST_WORK_BYTES = 128 << 10
 _BYTES_PER_ROW = 256
 """What sorting, probing and noting one arriving row takes, at most, beside the row itself."""
@@ -34,6 +34,7 @@ class Sizes:
         notes_bytes: Notes on all slots of both inputs.
         work_bytes: What one step may use for sorting, probing and building results.
         reading_bytes: Blocks that are joined in a reactive phase.
+        max_outer: So many of them are outer ones.
     """
 
     slot_bytes: int
@@ -41,6 +42,7 @@ class Sizes:
     notes_bytes: int
     work_bytes: int
     reading_bytes: int
+    max_outer: int
 
     @property
     def piece_rows(self) -> int:
@@ -49,12 +51,13 @@ class Sizes:
 
     @classmethod
     def of(
-        cls, total_bytes: int, plain: Sequence[pa.Schema], max_outer: int, block_bytes: int | None
+        cls, total_bytes: int, plain: Sequence[pa.Schema], max_outer: int | None, block_bytes: int | None
     ) -> "Sizes":
         """For inputs with these schemas; raises a BudgetError that names what would do."""
         wanted_bytes = block_bytes or min(total_bytes // _BLOCKS, _MOST_BLOCK_BYTES)
         slot_bytes = max(1, -(-wanted_bytes // _PAGE_BYTES)) * _PAGE_BYTES
         slots = total_bytes // slot_bytes
+        max_outer = max_outer or max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes)
         notes = sum(RowSlots.notes_bytes(stored_schema(schema)) + _NOTES_BYTES for schema in plain)
         work_bytes = max(_LEAST_WORK_BYTES, int(total_bytes * _WORK_SHARE), 4 * slot_bytes)
         outer_rows = max_outer * slot_bytes // _LEAST_ROW_BYTES // 4
@@ -65,4 +68,4 @@ class Sizes:
                 f"memory={total_bytes} is too small for blocks of {slot_bytes} bytes and "
                 f"max_outer={max_outer}; give memory={2 * least_bytes} or more, or smaller ones"
             )
-        return cls(slot_bytes, slots, slots * notes, work_bytes, reading_bytes)
+        return cls(slot_bytes, slots, slots * notes, work_bytes, reading_bytes, max_outer)

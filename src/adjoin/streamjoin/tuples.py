@@ -146,7 +146,7 @@ class Tuples:
         if len(used) == 0:
             return False
         slot = int(used[np.argmin(self._rows[used])])
-        if 4 * self._rows[slot] > 3 * self.slots.columns.rows[slot]:
+        if 2 * self._rows[slot] > self.slots.columns.rows[slot]:
             return False
         before, _, _ = self.index.places(self.index.in_slot(slot))
         after = self._put(self.rows_at(before))
