@@ -1,5 +1,6 @@
 """Streaming queries: rows, versions, replays, warm pages, metrics."""
 
+import os
 import shutil
 from functools import partial
 from pathlib import Path
