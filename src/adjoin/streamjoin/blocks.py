@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from adjoin.errors import CorruptionError
 from adjoin.kernels.types import Array
 from adjoin.parts.rowslots import RowSlots
 from adjoin.parts.spill import SpillFile
@@ -86,12 +87,15 @@ class Blocks:
         keys = [low] if self._are_points else [low, high]
         block = np.concatenate([message, *(key.view(np.uint8) for key in keys)])
         begin, checksum = self._file.append(block)
+        facts = begin, len(block), len(message), len(low), left, low[0], high.max(), checksum
+        self._note(np.array(facts, _DIRECTORY))
+
+    def _note(self, entry: Array) -> None:
         if self._count == _CHUNK * len(self._chunks):
             self._chunks.append(np.empty(_CHUNK, _DIRECTORY))
-        facts = begin, len(block), len(message), len(low), left, low[0], high.max(), checksum
-        self._chunks[-1][self._count % _CHUNK] = facts
+        self._chunks[-1][self._count % _CHUNK] = entry
         self._count += 1
-        self.rows += len(low)
+        self.rows += int(entry["rows"])
 
     def undo(self, count: int) -> None:
         """Forget all but the first so many blocks."""
@@ -144,6 +148,22 @@ class Blocks:
         low = data[begin : begin + 8 * rows].view(np.int64)
         high = low if self._are_points else data[begin + 8 * rows :].view(np.int64)
         return low, high
+
+    def dump(self, number: int) -> bytes:
+        """A block with all that is known of it."""
+        entry = self._entry(number)
+        data = np.empty(int(entry["bytes"]), np.uint8)
+        self._file.read(int(entry["begin"]), data, int(entry["checksum"]))
+        return bytes(entry.tobytes() + data.tobytes())
+
+    def load(self, dumped: bytes) -> None:
+        """Take in the next block, of which `dump` made this."""
+        entry = np.frombuffer(dumped[: _DIRECTORY.itemsize], _DIRECTORY)[0].copy()
+        data = np.frombuffer(dumped, np.uint8, offset=_DIRECTORY.itemsize)
+        entry["begin"], checksum = self._file.append(data)
+        if checksum != entry["checksum"]:
+            raise CorruptionError("a block of the snapshot is damaged; take an older one")
+        self._note(entry)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the directory contradicts itself."""

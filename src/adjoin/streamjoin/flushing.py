@@ -28,6 +28,10 @@ class FlushPolicy(ABC):
     def flushed(self, side: int, low: Array, inputs: Sequence[Tuples]) -> None:
         """Tuples of this side have left memory; keys ascend."""
 
+    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""
-        return {}
+
+    @abstractmethod
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what `to_json` said."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import BudgetError, OptionError
+from adjoin.errors import AdjoinError, BudgetError, OptionError
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.master.device import Cost
@@ -21,11 +21,12 @@ from adjoin.parts.copying import compact, plain_columns
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
 from adjoin.parts.spill import SpillFile
+from adjoin.streamjoin import snapshots
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.contract import Arrival, TwoInputJoin
 from adjoin.streamjoin.diskjoin import OUTER_BYTES, Counts, DiskJoin
 from adjoin.streamjoin.flushing import FlushPolicy
-from adjoin.streamjoin.grid import LEFT, RIGHT
+from adjoin.streamjoin.grid import LEFT, RIGHT, Grid
 from adjoin.streamjoin.index import Entries, OrderedIndex
 from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
@@ -147,6 +148,36 @@ class SpillingJoin(TwoInputJoin):
         self._budget.add("input", rows.nbytes)
         self._await(number, rows)
         return True
+
+    def snapshot(self) -> Iterator[tuple[str, bytes]]:
+        """All state, between two calls, as named values for `restore`; see `snapshots.dump`."""
+        if self._busy or self._pending or self._placing:
+            raise AdjoinError(
+                "a snapshot is taken between two calls, with nothing waiting in the input buffer"
+            )
+        self._check_open()
+        facts = {
+            "stamp": self._stamp,
+            "rows_out": self._rows_out,
+            "has_ended": self._has_ended,
+            "grid": self._on_disk.grid.to_json(),
+            "counts": vars(self.counts),
+            "policy": self._policy.to_json(),
+        }
+        return snapshots.dump(facts, self._inputs, self._blocks, self._sizes.piece_rows)
+
+    def restore(self, values: Iterable[tuple[str, bytes]]) -> None:
+        """Go on from a snapshot of an operator with the same arguments; this one must be new."""
+        self._check_open()
+        if self._stamp:
+            raise AdjoinError("only a new operator can be restored; make one")
+        facts = snapshots.load(values, self._inputs, self._blocks)
+        self._stamp, self._rows_out = facts["stamp"], facts["rows_out"]
+        self._has_ended = facts["has_ended"]
+        self._on_disk.grid = Grid.from_json(facts["grid"])
+        vars(self.counts).update(facts["counts"])
+        self._policy.restore(facts["policy"])
+        self._account()
 
     def close(self) -> None:
         """Give files and memory back."""

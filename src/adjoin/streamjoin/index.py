@@ -81,9 +81,9 @@ class OrderedIndex:
         """Those that are gone but still take memory included."""
         return sum(len(run) for run in self._runs)
 
-    def add(self, low: Array, high: Array, place: Array) -> None:
-        """Tuples in the order of their lower ends."""
-        joined = np.zeros(len(low), np.uint8)
+    def add(self, low: Array, high: Array, place: Array, joined: Array | None = None) -> None:
+        """Tuples in the order of their lower ends, with their join bits if they have any."""
+        joined = np.zeros(len(low), np.uint8) if joined is None else joined
         self._runs[1] = self._merged(self._runs[1], self._run(low, high, place, joined))
         if len(self._runs[1]) > max(_LEAST_RECENT, len(self._runs[0]) // _RECENT_SHARE):
             self._make_one_run()
@@ -200,6 +200,22 @@ class OrderedIndex:
         """The tuples whose places are in this slot."""
         first, second = (np.flatnonzero(run.place >> 32 == slot) for run in self._runs)
         return Entries(first, second)
+
+    def joined(self, entries: "Entries") -> Array:
+        """The join bits of these entries, in the order of `places`."""
+        parts = [(run.low[at], run.joined[at]) for run, at in zip(self._runs, entries, strict=True)]
+        low, joined = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        bits: Array = joined[argsort_keys(low)]
+        return bits
+
+    @property
+    def hand(self) -> int | None:
+        """The key at which the clock goes on."""
+        return self._hand
+
+    @hand.setter
+    def hand(self, key: int | None) -> None:
+        self._hand = key
 
     def all(self) -> "Entries":
         """Every tuple."""

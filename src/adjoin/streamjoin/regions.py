@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -105,3 +106,23 @@ class ThreeRegions(FlushPolicy):
         below = 0 if regions.lower is None else index.count(_LEAST, regions.lower)
         above = 0 if regions.upper is None else index.count(regions.upper, _GREATEST)
         regions.tuples[:] = above, below, len(index) - above - below
+
+    def to_json(self) -> dict[str, Any]:
+        """What must be known to go on."""
+        regions = [
+            {
+                "lower": regions.lower,
+                "upper": regions.upper,
+                "joins": regions.joins.tolist(),
+                "tuples": regions.tuples.tolist(),
+            }
+            for regions in self.regions
+        ]
+        return {"regions": regions, "has_begun": self._has_begun}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what `to_json` said."""
+        self._has_begun = saved["has_begun"]
+        for regions, before in zip(self.regions, saved["regions"], strict=True):
+            regions.lower, regions.upper = before["lower"], before["upper"]
+            regions.joins[:], regions.tuples[:] = before["joins"], before["tuples"]

@@ -1,5 +1,7 @@
 """Tuples of one input that are in memory: packed in slots, found by key."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
@@ -49,6 +51,7 @@ class Tuples:
 
     def __init__(self, plain: pa.Schema, *, are_points: bool, slots: int, slot_bytes: int) -> None:
         self.schema = stored_schema(plain)
+        self._are_points = are_points
         self.index = OrderedIndex(are_points=are_points)
         self.slots = RowSlots(self.schema, slots, slot_bytes, memory=FinePages())
         self._free = list(range(slots - 1, -1, -1))
@@ -88,9 +91,9 @@ class Tuples:
         room = self.slots.room_bytes - int(self._filled[self._open])
         return int(np.searchsorted(np.cumsum(sizes), room, "right"))
 
-    def add(self, stored: pa.RecordBatch, low: Array, high: Array) -> None:
+    def add(self, stored: pa.RecordBatch, low: Array, high: Array, joined: Array | None = None) -> None:
         """Tuples in the order of their lower ends; there must be slots for them."""
-        self.index.add(low, high, self._put(stored))
+        self.index.add(low, high, self._put(stored), joined)
 
     def _put(self, stored: pa.RecordBatch) -> Array:
         """Put rows into slots; returns where each is."""
@@ -153,6 +156,29 @@ class Tuples:
         self.index.replace(before, after)
         self._leave(before)
         return True
+
+    def dump(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """All tuples, about so many at a time, with their intervals and join bits."""
+        entries = self.index.all()
+        place, low, high = self.index.places(entries)
+        joined = self.index.joined(entries)
+        for begin in range(0, len(place), rows):
+            part = slice(begin, begin + rows)
+            states = [pa.array(array[part]) for array in (low, high, joined)]
+            columns = [*states, *self.rows_at(place[part]).columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.dumped_schema)
+
+    def load(self, dumped: pa.RecordBatch) -> None:
+        """Take in tuples of which `dump` made this."""
+        low, high, joined = (dumped.column(at).to_numpy() for at in range(3))
+        stored = pa.RecordBatch.from_arrays(dumped.columns[3:], schema=self.schema)
+        self.add(stored, low, low if self._are_points else high, joined)
+
+    @property
+    def dumped_schema(self) -> pa.Schema:
+        """Of what `dump` gives."""
+        states = [("low", pa.int64()), ("high", pa.int64()), ("joined", pa.uint8())]
+        return pa.schema([*(pa.field(f"_adjoin_{name}", type_) for name, type_ in states), *self.schema])
 
     def check_invariants(self) -> None:
         """Raise AssertionError if something contradicts itself."""

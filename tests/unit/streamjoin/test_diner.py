@@ -71,37 +71,41 @@ arrivals = st.lists(
 )
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("kind", CONDITIONS)
 @given(items=arrivals, keys=st.sampled_from([3, 60, 2_000]), seed=st.integers(0, 99))
 @settings(max_examples=60)
-def test_every_pair_comes_exactly_once(kind, items, keys, seed):
+def test_every_pair_comes_exactly_once(kind, is_restored, items, keys, seed):
+    """Also where the operator is written down after every batch, and another one goes on."""
     options, condition = CONDITIONS[kind]
     left, right = Input(LEFT, seed, keys), Input(RIGHT, seed + 1, keys)
-    clock = SimulatedClock()
     found = []
-    with DINER(
-        LEFT,
-        RIGHT,
-        on="k",
-        memory="450KB",
-        block_bytes=4096,
-        max_outer=3,
-        clock=clock,
-        disk=Cost(8e-3, 4e-5),
-        **options,
-    ) as join:
-        for name, amount in items:
-            if name == "pause":
-                found += list(join.idle(amount))
-            else:
-                found += list(join.push(name, (left if name == "left" else right).draw(int(amount))))
+    join = small(SimulatedClock(), **options)
+    for name, amount in items:
+        if name == "pause":
+            found += list(join.idle(amount))
+        else:
+            found += list(join.push(name, (left if name == "left" else right).draw(int(amount))))
+        join.check_invariants()
+        if is_restored:
+            before, join = join, small(SimulatedClock(), **options)
+            join.restore(before.snapshot())
+            before.close()
             join.check_invariants()
-        found += list(join.finish())
-        metrics = join.metrics()
+    found += list(join.finish())
+    metrics = join.metrics()
+    join.close()
     assert pairs_of(found) == expected(left.table, right.table, condition)
     assert metrics["peak_bytes"] <= metrics["memory_bytes"]
     results = sum(metrics[f"results_{phase}"] for phase in ("online", "reactive", "cleanup"))
     assert results == metrics["rows_out"] == sum(batch.num_rows for batch in found)
+
+
+def small(clock: SimulatedClock, **options: Any) -> DINER:
+    """Blocks of a page, memory for about a hundred of them."""
+    disk = Cost(8e-3, 4e-5)
+    sizes: dict[str, Any] = {"memory": "450KB", "block_bytes": 4096, "max_outer": 3}
+    return DINER(LEFT, RIGHT, on="k", clock=clock, disk=disk, **sizes, **options)
 
 
 def joined(items: list[Any], **options: Any) -> tuple[list[tuple[int, int]], dict[str, Any]]:
