@@ -51,7 +51,7 @@ class TwoInputJoin(ABC):
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Both inputs have ended: put out all that is missing."""
-        self._has_ended = [True, True]
+        self._has_ended[:] = [True, True]
         return self._alone(self._finish())
 
     def run(self, arrivals: Iterable[Arrival]) -> Iterator[pa.RecordBatch]:

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import AdjoinError, BudgetError, OptionError
+from adjoin.errors import AdjoinError, OptionError
 from adjoin.kernels.sorting import argsort_keys
-from adjoin.kernels.types import Array
 from adjoin.master.device import Cost
 from adjoin.master.predicate import Distance
 from adjoin.parts.arrivals import arrivals as paced
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.copying import compact, plain_columns
-from adjoin.parts.portions import portions
-from adjoin.parts.rows import row_bytes
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
 from adjoin.streamjoin.blocks import Blocks
@@ -27,9 +24,9 @@ from adjoin.streamjoin.contract import Arrival, TwoInputJoin
 from adjoin.streamjoin.diskjoin import OUTER_BYTES, Counts, DiskJoin
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.grid import LEFT, RIGHT, Grid
-from adjoin.streamjoin.index import Entries, OrderedIndex
+from adjoin.streamjoin.keeping import Keeping
 from adjoin.streamjoin.results import Results, sizes_of
-from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
+from adjoin.streamjoin.sizes import Sizes
 from adjoin.streamjoin.spec import Keyed, On, TwoInputs
 from adjoin.streamjoin.tuples import Tuples, places_of
 
@@ -108,11 +105,11 @@ class SpillingJoin(TwoInputJoin):
         self._on_disk = DiskJoin(
             self._spec, self._inputs, self._blocks, self._results, self.counts, self._sizes.piece_rows
         )
-        self._stamp = 0
         self._pending: deque[tuple[int, pa.RecordBatch]] = deque()
         self._pending_rows = 0
-        self._placing: tuple[int, pa.RecordBatch, Array, Array] | None = None
-        self._account()
+        self._kept = Keeping(
+            self._inputs, self._blocks, policy, self._budget, sizes, self.counts, self._has_ended
+        )
 
     def _spend(self, disk_blocks: int) -> None:
         if self._disk is not None:
@@ -143,7 +140,7 @@ class SpillingJoin(TwoInputJoin):
         self._check_open()
         number = self._checked(side, batch)
         rows = compact(plain_columns(batch))
-        if rows.nbytes > self._budget.free_bytes - self._spare_bytes:
+        if rows.nbytes > self._budget.free_bytes - self._kept.spare_bytes:
             return False
         self._budget.add("input", rows.nbytes)
         self._await(number, rows)
@@ -151,13 +148,13 @@ class SpillingJoin(TwoInputJoin):
 
     def snapshot(self) -> Iterator[tuple[str, bytes]]:
         """All state, between two calls, as named values for `restore`; see `snapshots.dump`."""
-        if self._busy or self._pending or self._placing:
+        if self._busy or self._pending or self._kept.is_behind:
             raise AdjoinError(
                 "a snapshot is taken between two calls, with nothing waiting in the input buffer"
             )
         self._check_open()
         facts = {
-            "stamp": self._stamp,
+            "stamp": self._kept.stamp,
             "rows_out": self._rows_out,
             "has_ended": self._has_ended,
             "grid": self._on_disk.grid.to_json(),
@@ -169,15 +166,15 @@ class SpillingJoin(TwoInputJoin):
     def restore(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Go on from a snapshot of an operator with the same arguments; this one must be new."""
         self._check_open()
-        if self._stamp:
+        if self._kept.stamp:
             raise AdjoinError("only a new operator can be restored; make one")
         facts = snapshots.load(values, self._inputs, self._blocks)
-        self._stamp, self._rows_out = facts["stamp"], facts["rows_out"]
-        self._has_ended = facts["has_ended"]
+        self._kept.stamp, self._rows_out = facts["stamp"], facts["rows_out"]
+        self._has_ended[:] = facts["has_ended"]
         self._on_disk.grid = Grid.from_json(facts["grid"])
         vars(self.counts).update(facts["counts"])
         self._policy.restore(facts["policy"])
-        self._account()
+        self._kept.account()
 
     def close(self) -> None:
         """Give files and memory back."""
@@ -190,11 +187,8 @@ class SpillingJoin(TwoInputJoin):
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
         self._budget.check_invariants()
-        for tuples, blocks in zip(self._inputs, self._blocks, strict=True):
-            tuples.check_invariants()
-            blocks.check_invariants()
+        self._kept.check_invariants()
         self._on_disk.check_invariants()
-        assert self._budget.account("tuples") >= self._tuple_bytes()
         assert self._pending_rows == sum(batch.num_rows for _, batch in self._pending)
 
     # The contract.
@@ -238,7 +232,7 @@ class SpillingJoin(TwoInputJoin):
 
     def _arriving(self) -> Iterator[pa.RecordBatch]:
         """Take in what has come."""
-        self._place()
+        self._kept.catch_up()
         while self._pending:
             side, batch = self._pending.popleft()
             piece = batch.slice(0, self._sizes.piece_rows)
@@ -252,13 +246,13 @@ class SpillingJoin(TwoInputJoin):
         """Join rows with the other input's in memory, then keep them there."""
         rows = self._spec.keyed(side, piece)
         rows = rows.take(argsort_keys(rows.low))
-        arrived = self._stamp + np.arange(len(rows))
-        self._stamp += len(rows)
+        arrived = self._kept.stamp + np.arange(len(rows))
+        self._kept.stamp += len(rows)
         stored = self._inputs[side].stored(rows, arrived)
-        self._placing = side, stored, rows.low, rows.high
+        self._kept.expect(side, stored, rows.low, rows.high)
         if not self._has_ended[1 - side] or len(self._inputs[1 - side]):
             yield from self._probe(side, rows)
-        self._place()
+        self._kept.catch_up()
 
     def _probe(self, side: int, rows: Keyed) -> Iterator[pa.RecordBatch]:
         index, sizes = self._inputs[1 - side].index, sizes_of(rows.batch)
@@ -268,102 +262,6 @@ class SpillingJoin(TwoInputJoin):
                 self.counts.results_online += batch.num_rows
                 self._policy.joined(side, rows.low[some.owner[pairs]], some.low[pairs])
                 yield batch
-
-    def _place(self) -> None:
-        """Keep the rows that were probed last, after others have left for them."""
-        if self._placing is None:
-            return
-        side, stored, low, high = self._placing
-        sizes = row_bytes(stored)
-        if len(sizes) and int(sizes.max()) > self._room_bytes(side):
-            raise BudgetError(
-                f"a row of {int(sizes.max()):,} bytes does not fit a block of {self._sizes.slot_bytes:,}; "
-                f"give block_bytes={2 * int(sizes.max())} or more, and memory for {LEAST_SLOTS + 20} of them"
-            )
-        begin = 0
-        while begin < len(sizes):
-            end = min(len(sizes), begin + self._rows_of_a_block(side, sizes))
-            self._make_room(side, sizes[begin:end])
-            part = stored.slice(begin, end - begin)
-            self._inputs[side].add(part, low[begin:end], high[begin:end])
-            self._policy.added(side, low[begin:end])
-            self._placing = side, stored.slice(end), low[end:], high[end:]
-            begin = end
-            self._account()
-        self._placing = None
-
-    def _room_bytes(self, side: int) -> int:
-        return self._inputs[side].slots.room_bytes - self._blocks[side].key_bytes
-
-    def _rows_of_a_block(self, side: int, sizes: Array) -> int:
-        mean = float(sizes.mean()) + self._blocks[side].key_bytes
-        return max(1, int(self._inputs[side].slots.room_bytes / mean))
-
-    def _make_room(self, side: int, sizes: Array) -> None:
-        """Let tuples leave until there is room for rows of these sizes."""
-        while not self._has_room(side, sizes):
-            if self._close_up():
-                continue
-            self._flush(self._rows_of_a_block(side, sizes))
-
-    def _has_room(self, side: int, sizes: Array) -> bool:
-        slots_bytes = self._inputs[side].slots_for(sizes) * self._sizes.slot_bytes
-        more_bytes = slots_bytes + len(sizes) * OrderedIndex.entry_bytes
-        return more_bytes + self._spare_bytes <= self._budget.free_bytes
-
-    @property
-    def _spare_bytes(self) -> int:
-        """Always left: a slot to close up with, and what the directories grow by."""
-        return self._sizes.slot_bytes + 2 * Blocks.growth_bytes
-
-    def _close_up(self) -> bool:
-        if self._budget.free_bytes < self._sizes.slot_bytes:
-            return False
-        done = any(tuples.close_up() for tuples in sorted(self._inputs, key=len, reverse=True))
-        self._account()
-        return done
-
-    def _flush(self, rows: int) -> None:
-        """Write a block."""
-        preferred = None
-        if self._has_ended[LEFT] != self._has_ended[RIGHT]:
-            preferred = RIGHT if self._has_ended[LEFT] else LEFT
-        if not any(map(len, self._inputs)):
-            raise BudgetError(
-                f"rows find no room in memory={self._budget.total_bytes}; "
-                f"give memory={2 * self._budget.total_bytes} or more"
-            )
-        side, entries = self._policy.choose(self._inputs, rows, preferred)
-        low = self._write(side, entries)
-        self._policy.flushed(side, low, self._inputs)
-        self._account()
-
-    def _write(self, side: int, entries: Entries) -> Array:
-        """Write tuples to disk, in as many blocks as they need, and remove them from memory."""
-        tuples, blocks = self._inputs[side], self._blocks[side]
-        place, low, high = tuples.index.places(entries)
-        rows = tuples.rows_at(place)
-        before = len(blocks)
-        try:
-            for begin, end in portions(row_bytes(rows) + blocks.key_bytes, tuples.slots.room_bytes):
-                self._stamp += 1
-                part = compact(rows.slice(begin, end - begin))
-                blocks.append(part, low[begin:end], high[begin:end], self._stamp)
-        except BaseException:
-            blocks.undo(before)
-            raise
-        tuples.remove(entries)
-        self.counts.blocks_flushed += len(blocks) - before
-        return low
-
-    def _tuple_bytes(self) -> int:
-        slots = sum(tuples.used_slots for tuples in self._inputs) * self._sizes.slot_bytes
-        entries = sum(tuples.index.all_entries for tuples in self._inputs)
-        directory = sum(blocks.directory_bytes for blocks in self._blocks)
-        return slots + entries * OrderedIndex.entry_bytes + directory
-
-    def _account(self) -> None:
-        self._budget.set("tuples", self._tuple_bytes())
 
     # Reactive and cleanup.
 
@@ -385,8 +283,8 @@ class SpillingJoin(TwoInputJoin):
                 continue
             while len(self._inputs[side]):
                 rows = max(1, self._sizes.slot_bytes // 64)
-                self._write(side, self._inputs[side].index.lowest(rows))
-                self._account()
+                self._kept.write(side, self._inputs[side].index.lowest(rows))
+                self._kept.account()
         most = self._most_outer()
         self._budget.set("reading", self._budget.free_bytes)
         with closing(self._on_disk):

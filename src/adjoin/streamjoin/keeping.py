@@ -1,0 +1,170 @@
+"""Tuples of both inputs in one budget: what comes is kept, and what brings least goes to disk for it."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from adjoin.errors import BudgetError
+from adjoin.kernels.types import Array
+from adjoin.parts.budget import MemoryBudget
+from adjoin.parts.copying import compact
+from adjoin.parts.portions import portions
+from adjoin.parts.rows import row_bytes
+from adjoin.streamjoin.blocks import Blocks
+from adjoin.streamjoin.diskjoin import Counts
+from adjoin.streamjoin.flushing import FlushPolicy
+from adjoin.streamjoin.grid import LEFT, RIGHT
+from adjoin.streamjoin.index import Entries, OrderedIndex
+from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
+from adjoin.streamjoin.tuples import Tuples
+
+
+class Keeping:
+    """Keeps tuples in memory as far as the budget allows, the others in blocks on disk.
+
+    Args:
+        inputs: What of each input is in memory.
+        blocks: What of each input is on disk.
+        policy: Chooses the tuples that leave memory.
+        budget: The operator's budget; this class keeps its account "tuples".
+        sizes: How it is divided.
+        counts: Where blocks are counted.
+        has_ended: Whether each input has, by now; tuples of the other then leave first.
+
+    Attributes:
+        stamp: The next moment: arrivals and departures have ascending ones.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Tuples],
+        blocks: Sequence[Blocks],
+        policy: FlushPolicy,
+        budget: MemoryBudget,
+        sizes: Sizes,
+        counts: Counts,
+        has_ended: list[bool],
+    ) -> None:
+        self._inputs = inputs
+        self._blocks = blocks
+        self._policy = policy
+        self._budget = budget
+        self._sizes = sizes
+        self._counts = counts
+        self._placing: tuple[int, pa.RecordBatch, Array, Array] | None = None
+        self.stamp = 0
+        self._has_ended = has_ended
+        self.account()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether tuples are still to be kept, because the disk had no room."""
+        return self._placing is not None
+
+    def expect(self, side: int, stored: pa.RecordBatch, low: Array, high: Array) -> None:
+        """Tuples, in the order of their lower ends, that `catch_up` will keep."""
+        self._placing = side, stored, low, high
+
+    def catch_up(self) -> None:
+        """Keep the tuples that are expected, after others have left for them."""
+        if self._placing is None:
+            return
+        side, stored, low, high = self._placing
+        sizes = row_bytes(stored)
+        if len(sizes) and int(sizes.max()) > self._room_bytes(side):
+            raise BudgetError(
+                f"a row of {int(sizes.max()):,} bytes does not fit a block of {self._sizes.slot_bytes:,}; "
+                f"give block_bytes={2 * int(sizes.max())} or more, and memory for {LEAST_SLOTS + 20} of them"
+            )
+        begin = 0
+        while begin < len(sizes):
+            end = min(len(sizes), begin + self._rows_of_a_block(side, sizes))
+            self._make_room(side, sizes[begin:end])
+            part = stored.slice(begin, end - begin)
+            self._inputs[side].add(part, low[begin:end], high[begin:end])
+            self._policy.added(side, low[begin:end])
+            self._placing = side, stored.slice(end), low[end:], high[end:]
+            begin = end
+            self.account()
+        self._placing = None
+
+    def _room_bytes(self, side: int) -> int:
+        return self._inputs[side].slots.room_bytes - self._blocks[side].key_bytes
+
+    def _rows_of_a_block(self, side: int, sizes: Array) -> int:
+        mean = float(sizes.mean()) + self._blocks[side].key_bytes
+        return max(1, int(self._inputs[side].slots.room_bytes / mean))
+
+    def _make_room(self, side: int, sizes: Array) -> None:
+        """Let tuples leave until there is room for rows of these sizes."""
+        while not self._has_room(side, sizes):
+            if self._close_up():
+                continue
+            self._flush(self._rows_of_a_block(side, sizes))
+
+    def _has_room(self, side: int, sizes: Array) -> bool:
+        slots_bytes = self._inputs[side].slots_for(sizes) * self._sizes.slot_bytes
+        more_bytes = slots_bytes + len(sizes) * OrderedIndex.entry_bytes
+        return more_bytes + self.spare_bytes <= self._budget.free_bytes
+
+    @property
+    def spare_bytes(self) -> int:
+        """Always left: a slot to close up with, and what the directories grow by."""
+        return self._sizes.slot_bytes + 2 * Blocks.growth_bytes
+
+    def _close_up(self) -> bool:
+        if self._budget.free_bytes < self._sizes.slot_bytes:
+            return False
+        done = any(tuples.close_up() for tuples in sorted(self._inputs, key=len, reverse=True))
+        self.account()
+        return done
+
+    def _flush(self, rows: int) -> None:
+        """Write a block."""
+        preferred = None
+        if self._has_ended[LEFT] != self._has_ended[RIGHT]:
+            preferred = RIGHT if self._has_ended[LEFT] else LEFT
+        if not any(map(len, self._inputs)):
+            raise BudgetError(
+                f"rows find no room in memory={self._budget.total_bytes}; "
+                f"give memory={2 * self._budget.total_bytes} or more"
+            )
+        side, entries = self._policy.choose(self._inputs, rows, preferred)
+        low = self.write(side, entries)
+        self._policy.flushed(side, low, self._inputs)
+        self.account()
+
+    def write(self, side: int, entries: Entries) -> Array:
+        """Write tuples to disk, in as many blocks as they need, and remove them from memory."""
+        tuples, blocks = self._inputs[side], self._blocks[side]
+        place, low, high = tuples.index.places(entries)
+        rows = tuples.rows_at(place)
+        before = len(blocks)
+        try:
+            for begin, end in portions(row_bytes(rows) + blocks.key_bytes, tuples.slots.room_bytes):
+                self.stamp += 1
+                part = compact(rows.slice(begin, end - begin))
+                blocks.append(part, low[begin:end], high[begin:end], self.stamp)
+        except BaseException:
+            blocks.undo(before)
+            raise
+        tuples.remove(entries)
+        self._counts.blocks_flushed += len(blocks) - before
+        return low
+
+    def _held_bytes(self) -> int:
+        slots = sum(tuples.used_slots for tuples in self._inputs) * self._sizes.slot_bytes
+        entries = sum(tuples.index.all_entries for tuples in self._inputs)
+        directory = sum(blocks.directory_bytes for blocks in self._blocks)
+        return slots + entries * OrderedIndex.entry_bytes + directory
+
+    def account(self) -> None:
+        """Let the budget know what is held now."""
+        self._budget.set("tuples", self._held_bytes())
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structure contradicts itself or its account."""
+        for tuples, blocks in zip(self._inputs, self._blocks, strict=True):
+            tuples.check_invariants()
+            blocks.check_invariants()
+        assert self._budget.account("tuples") >= self._held_bytes()
