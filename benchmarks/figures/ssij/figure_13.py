@@ -15,8 +15,7 @@ def verdict(curves: Curves) -> Verdict:
         number=f"best at {best:,.0f} rows ({top:,.0f} rows/s); {rates[0] / top:.2f} of that at "
         f"{curves.x[0]:,.0f}, {rates[-1] / top:.2f} at {curves.x[-1]:,.0f}",
         why=(
-            "There is no fall at the end: where rows find no room, pages are read for them before the "
-            "threshold is reached, however high it is."
+            "The fall comes when the rows that wait leave no room for those that arrive while pages are read."
         ),
     )
 
