@@ -134,9 +134,8 @@ class BufferedJoin(PagedJoin):
     def _put(self, batch: pa.RecordBatch) -> bool:
         now = self._clock.now()
         arrived = Arrivals(compact(batch), now, self._due(batch, now))
-        pages, split = self._pages, self._pages.split
-        most_bytes = (split.stream_bytes - pages.pinned_slots * split.slot_cost) // 2
-        if self._input.rows + batch.num_rows > 1 and self._input.bytes + arrived.bytes > most_bytes:
+        is_first = self._input.rows + batch.num_rows == 1
+        if not is_first and self._input.bytes + arrived.bytes > self._most_input_bytes:
             return False
         if not self._make_room(arrived.bytes):
             return False
@@ -144,6 +143,11 @@ class BufferedJoin(PagedJoin):
         self._input.add(arrived)
         self._stage.counts.rows_in += batch.num_rows
         return True
+
+    @property
+    def _most_input_bytes(self) -> int:
+        """What rows may take in the input buffer: the other half is for those that wait."""
+        return self._pages.split.stream_bytes // 2
 
     def _make_room(self, more_bytes: int) -> bool:
         return self._pages.make_room(more_bytes)

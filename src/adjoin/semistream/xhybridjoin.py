@@ -183,5 +183,10 @@ class XHybridJoin(HybridJoin):
         yield from super()._refresh(master)
         self._stage.start()
 
+    @property
+    def _most_input_bytes(self) -> int:
+        split = self._pages.split
+        return (split.stream_bytes - self._pages.pinned_slots * split.slot_cost) // 2
+
     def _make_stage(self) -> PinnedLoads:
         return PinnedLoads(self._spec, self._pages, self._budget, self._clock, self._room)
