@@ -78,6 +78,14 @@ def test_large_batches_do_not_make_chance_look_like_skew(unique):
     assert counts.var() < 2 * counts.mean()
 
 
+def test_where_reading_is_cheap_the_processor_decides(unique):
+    with AutoJoin(unique, on="id", memory="1MB") as join:
+        for batch in batches(KEYS, 10_000, 1.0):
+            for _ in join.push(batch):
+                pass
+        assert join.metrics()["algorithm"] == "ssij"
+
+
 def test_it_says_why(unique):
     metrics = chosen(unique, batches(KEYS, 10_000, 1.0))
     assert "8,000 rows seen" in metrics["reason"]
