@@ -42,6 +42,7 @@ _ROWS_PER_PAGE, _MOST_ROWS_PER_PAGE = 4, 64
 """So many rows for every page of the master lie between two choices."""
 _COUNT_BYTES = 4
 _SAMPLE_ROWS, _MOST_STEP = 2048, 8
+"""Of large batches every eighth row is looked at, of small ones every eighth batch."""
 _SCAN_BYTES = 58
 """Of a row that waits in a scan, beside its values; what even admission leaves unused included."""
 _LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
@@ -227,12 +228,16 @@ class AutoJoin(SemiStreamJoin):
         self._master = master
         self._counts: Array = np.zeros(master.pages, np.float32)
         self._seen_rows = 0
+        self._batches = 0
         self._rows_to_choose: float = inf if self._is_paced else 1
         self._pages_per_row = 1.0
 
     def _look(self, batch: pa.RecordBatch) -> None:
         """Count the pages of a sample of the rows."""
         if batch.num_rows == 0 or self._rows_to_choose == inf:
+            return
+        self._batches += 1
+        if self._seen_rows and batch.num_rows < _SAMPLE_ROWS and self._batches % _MOST_STEP:
             return
         step = min(_MOST_STEP, max(1, batch.num_rows // _SAMPLE_ROWS))
         keys = plain_columns(batch.select(self._spec.predicate.columns))
