@@ -8,7 +8,7 @@ from adjoin.master.device import Cost
 from adjoin.master.master import Master
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.keyedrows import KeyedRows
-from adjoin.parts.pagememory import PageMemory
+from adjoin.parts.pagememory import FinePages
 from adjoin.parts.rowqueue import RowQueue
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.semistream.models.iteration import best_buffer_bytes
@@ -92,14 +92,6 @@ class PaperRoom(QueueRoom):
         """Whether rows may still come."""
         is_below = self._operator._stage.rows_waiting < self._rows
         return is_below and self._pages.make_room(more_bytes, ask_guest=False)
-
-
-class FinePages(PageMemory):
-    """Memory that is taken page by page: at a small scale fewer pages are pinned than lie in a huge page."""
-
-    def grain_bytes(self, slots_bytes: int) -> int:  # noqa: ARG002
-        """Of any size."""
-        return 0
 
 
 @dataclass(frozen=True)

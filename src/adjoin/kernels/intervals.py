@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from adjoin.kernels.search import first_above, first_not_below
+from adjoin.kernels.search import first_above_from, first_not_below_from
 from adjoin.kernels.types import Array
 
 
@@ -15,28 +15,13 @@ def overlap_ranges(run_low: Array, run_reach: Array, low: Array, high: Array) ->
     The search gallops on from where the interval before began.
     """
     rows = len(low)
-    length = len(run_low)
     begin = np.empty(rows, np.int32)
     count = np.empty(rows, np.int32)
     at = 0
     for row in range(rows):
-        step = 1
-        below = at
-        above = at
-        while above < length and run_reach[above] < low[row]:
-            below = above + 1
-            above += step
-            step *= 2
-        at = first_not_below(run_reach, low[row], below, min(above, length))
+        at = first_not_below_from(run_reach, low[row], at)
         begin[row] = at
-        step = 1
-        below = at
-        above = at
-        while above < length and run_low[above] <= high[row]:
-            below = above + 1
-            above += step
-            step *= 2
-        count[row] = max(first_above(run_low, high[row], below, min(above, length)) - at, 0)
+        count[row] = max(first_above_from(run_low, high[row], at) - at, 0)
     return begin, count
 
 

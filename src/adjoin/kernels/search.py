@@ -8,6 +8,7 @@ from adjoin.kernels.types import Array
 
 @njit(cache=True, nogil=True)
 def first_not_below(values: Array, bound: int, start: int, stop: int) -> int:
+    """The first of the ascending values start..stop-1 that is not below the bound; `stop` if all are."""
     while start < stop:
         middle = (start + stop) >> 1
         if values[middle] < bound:
@@ -19,6 +20,7 @@ def first_not_below(values: Array, bound: int, start: int, stop: int) -> int:
 
 @njit(cache=True, nogil=True)
 def first_above(values: Array, bound: int, start: int, stop: int) -> int:
+    """The first of the ascending values start..stop-1 that is above the bound; `stop` if none is."""
     while start < stop:
         middle = (start + stop) >> 1
         if values[middle] <= bound:
@@ -26,6 +28,32 @@ def first_above(values: Array, bound: int, start: int, stop: int) -> int:
         else:
             stop = middle
     return start
+
+
+@njit(cache=True, nogil=True)
+def first_not_below_from(values: Array, bound: int, start: int) -> int:
+    """As `first_not_below`, of all values from `start` on, in steps that double: it is often near."""
+    step = 1
+    below = start
+    above = start
+    while above < len(values) and values[above] < bound:
+        below = above + 1
+        above += step
+        step *= 2
+    return first_not_below(values, bound, below, min(above, len(values)))
+
+
+@njit(cache=True, nogil=True)
+def first_above_from(values: Array, bound: int, start: int) -> int:
+    """As `first_above`, of all values from `start` on, in steps that double: it is often near."""
+    step = 1
+    below = start
+    above = start
+    while above < len(values) and values[above] <= bound:
+        below = above + 1
+        above += step
+        step *= 2
+    return first_above(values, bound, below, min(above, len(values)))
 
 
 @njit(cache=True, nogil=True)
@@ -41,14 +69,7 @@ def locate_pages(low: Array, high: Array, first: Array, last: Array) -> tuple[Ar
     stop = np.empty(rows, np.int32)
     page = 0
     for row in range(rows):
-        step = 1
-        below = page
-        above = page
-        while above < pages and last[above] < low[row]:
-            below = above + 1
-            above += step
-            step *= 2
-        page = first_not_below(last, low[row], below, min(above, pages))
+        page = first_not_below_from(last, low[row], page)
         start[row] = page
         if high[row] < low[row] or page == pages or first[page] > high[row]:
             stop[row] = page

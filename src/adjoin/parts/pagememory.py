@@ -93,6 +93,14 @@ class PageMemory:
         self._mapping.madvise(mmap.MADV_DONTNEED)
 
 
+class FinePages(PageMemory):
+    """Memory whose slots come and go one by one, however many there are."""
+
+    def grain_bytes(self, slots_bytes: int) -> int:  # noqa: ARG002
+        """Of any size."""
+        return 0
+
+
 class _RegionMemory(PageMemory):
     """Memory in regions of a file."""
 

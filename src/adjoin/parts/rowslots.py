@@ -16,9 +16,8 @@ class RowSlots:
 
     Args:
         schema: The columns of the rows.
-        slots: The most slots that come and go.
+        slots: The most slots.
         slot_bytes: A slot.
-        landing: Slots before these that are always there.
         memory: Where they lie; private memory by default.
 
     Attributes:
@@ -32,12 +31,11 @@ class RowSlots:
         schema: pa.Schema,
         slots: int,
         slot_bytes: int,
-        landing: int = 0,
         memory: PageMemory | None = None,
     ) -> None:
         self.schema = schema
         self.layout: list[Column] = columns_of(schema)
-        self._arena = Arena(landing, slots, slot_bytes, 0, 0, memory)
+        self._arena = Arena(0, slots, slot_bytes, 0, 0, memory)
         self.columns = PageColumns(self._arena, self.layout)
         self.room_bytes = slot_bytes - message_overhead(schema)
 

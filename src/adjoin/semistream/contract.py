@@ -1,31 +1,24 @@
 """What every semi-stream operator can do: batch in, batches out; idle; a new master version; end."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import pyarrow as pa
 
-from adjoin.errors import AdjoinError, SchemaError
+from adjoin.errors import SchemaError
 from adjoin.master.master import Master
 from adjoin.parts.clock import Pause
+from adjoin.parts.operator import Operator
 
 
-class SemiStreamJoin(ABC):
-    """A stream joined with a master.
-
-    Every method that returns an iterator does its work while the iterator is consumed; consume it
-    before the next call. One that is left half-consumed ends the operator. No order of results is
-    promised.
-    """
+class SemiStreamJoin(Operator):
+    """A stream joined with a master."""
 
     keeps_deadlines: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self._busy = False
-        self._ended = False
-        self._failed = False
-        self._rows_out = 0
+        super().__init__()
         self._stream_schema: pa.Schema | None = None
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -73,16 +66,8 @@ class SemiStreamJoin(ABC):
         return items
 
     @abstractmethod
-    def metrics(self) -> dict[str, Any]:
-        """Counters since the start."""
-
-    @abstractmethod
     def schema_of(self, stream: pa.Schema) -> pa.Schema:
         """The schema of the results for a stream with this schema."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give files, threads and memory back."""
 
     @abstractmethod
     def _check_master(self, master: Master) -> None: ...
@@ -101,36 +86,6 @@ class SemiStreamJoin(ABC):
 
     @abstractmethod
     def _finish(self) -> Iterator[pa.RecordBatch]: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _alone(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if self._busy:
-            raise AdjoinError("results of the call before were not consumed; exhaust its iterator first")
-        self._check_open()
-        self._busy = True
-        return self._consume(work)
-
-    def _consume(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in work:
-                self._rows_out += batch.num_rows
-                yield batch
-                self._check_open()
-        except BaseException:
-            self._ended = True
-            self._failed = True
-            raise
-        finally:
-            self._busy = False
-
-    def _check_open(self) -> None:
-        if self._ended:
-            raise AdjoinError("the operator has ended, after finish(), close() or an error; make a new one")
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         if not isinstance(batch, pa.RecordBatch):

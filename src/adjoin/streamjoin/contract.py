@@ -1,34 +1,32 @@
 """What every join of two inputs can do: batches in, batches out; idle; an input ends; all end."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
 
 import pyarrow as pa
 
 from adjoin.errors import AdjoinError, OptionError, SchemaError, StorageError
 from adjoin.parts.clock import Pause
+from adjoin.parts.operator import Operator
 from adjoin.streamjoin.spec import SIDES, TwoInputs
 
 Arrival = tuple[str, pa.RecordBatch | None] | Pause
 """A batch of "left" or "right", the end of one of them (None), or a time in which nothing comes."""
 
 
-class TwoInputJoin(ABC):
+class TwoInputJoin(Operator):
     """Two streams joined.
 
-    Every method that returns an iterator does its work while the iterator is consumed; consume it
-    before the next call. One that is left half-consumed ends the operator. No order of results is
-    promised. Where the disk has no room for what memory cannot hold, a `StorageError` says so, and the
-    operator can go on once there is room: what was pushed has been taken.
+    Where the disk has no room for what memory cannot hold, a `StorageError` says so, and the operator can go
+    on once there is room: what was pushed has been taken.
     """
 
+    survives = (StorageError,)
+
     def __init__(self, spec: TwoInputs, schemas: tuple[pa.Schema, pa.Schema]) -> None:
+        super().__init__()
         self._spec = spec
         self._schemas = schemas
-        self._busy = False
-        self._closed = False
-        self._rows_out = 0
         self._has_ended = [False, False]
 
     @property
@@ -72,14 +70,6 @@ class TwoInputJoin(ABC):
         return arrivals
 
     @abstractmethod
-    def metrics(self) -> dict[str, Any]:
-        """Counters since the start."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give files and memory back."""
-
-    @abstractmethod
     def _push(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]: ...
 
     @abstractmethod
@@ -87,37 +77,6 @@ class TwoInputJoin(ABC):
 
     @abstractmethod
     def _finish(self) -> Iterator[pa.RecordBatch]: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _alone(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if self._busy:
-            raise AdjoinError("results of the call before were not consumed; exhaust its iterator first")
-        self._check_open()
-        self._busy = True
-        return self._consume(work)
-
-    def _consume(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in work:
-                self._rows_out += batch.num_rows
-                yield batch
-                self._check_open()
-        except StorageError:
-            raise
-        except BaseException:
-            self._closed = True
-            raise
-        finally:
-            self._busy = False
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise AdjoinError("the operator has ended, after finish(), close() or an error; make a new one")
 
     def _checked(self, side: str, batch: pa.RecordBatch) -> int:
         number = _number(side)

@@ -1,7 +1,6 @@
 """Blocks on disk joined with each other, one inner block at a time."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +9,7 @@ from adjoin.kernels.intervals import overlap_ranges
 from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.streamjoin.blocks import Blocks
+from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.grid import LEFT, RIGHT, Grid, Step
 from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.spec import TwoInputs
@@ -17,21 +17,6 @@ from adjoin.streamjoin.tuples import Tuples, places_of
 
 OUTER_BYTES = 48
 """Of a tuple of an outer block beside its slot: interval, place and both moments."""
-
-
-@dataclass
-class Counts:
-    """What has happened since the start."""
-
-    rows_in: int = 0
-    results_online: int = 0
-    results_reactive: int = 0
-    results_cleanup: int = 0
-    blocks_flushed: int = 0
-    input_buffer_rows_max: int = 0
-    pages_read: int = 0
-    seeks: int = 0
-    bytes_read: int = 0
 
 
 class DiskJoin:

@@ -21,7 +21,8 @@ from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.contract import Arrival, TwoInputJoin
-from adjoin.streamjoin.diskjoin import OUTER_BYTES, Counts, DiskJoin
+from adjoin.streamjoin.counts import Counts
+from adjoin.streamjoin.diskjoin import OUTER_BYTES, DiskJoin
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.grid import LEFT, RIGHT, Grid
 from adjoin.streamjoin.keeping import Keeping
@@ -178,7 +179,7 @@ class SpillingJoin(TwoInputJoin):
 
     def close(self) -> None:
         """Give files and memory back."""
-        self._closed = True
+        self._ended = True
         for file in self._files:
             file.close()
         for tuples in self._inputs:
@@ -219,7 +220,7 @@ class SpillingJoin(TwoInputJoin):
     def _finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._arriving()
         yield from self._cleanup()
-        self._closed = True
+        self._ended = True
 
     # Arriving.
 

@@ -50,6 +50,9 @@ class OrderedIndex:
 
     Args:
         are_points: Whether all intervals are points.
+
+    Attributes:
+        hand: The key at which the clock goes on; None before it was started.
     """
 
     entry_bytes = 42
@@ -57,7 +60,7 @@ class OrderedIndex:
 
     def __init__(self, *, are_points: bool) -> None:
         self._are_points = are_points
-        self._hand: int | None = None
+        self.hand: int | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -147,15 +150,15 @@ class OrderedIndex:
         none = np.empty(0, np.int32)
         if begin >= end:
             return Entries(none, none)
-        hand = begin if self._hand is None else int(np.searchsorted(run.low, self._hand))
+        hand = begin if self.hand is None else int(np.searchsorted(run.low, self.hand))
         chosen, hand = sweep_clock(run.place, run.joined, begin, end, hand, count)
-        self._hand = int(run.low[min(hand, len(run) - 1)])
+        self.hand = int(run.low[min(hand, len(run) - 1)])
         return Entries(np.sort(chosen), none)
 
     def start_clock(self, share: float) -> None:
         """Let the hand begin behind this share of the tuples."""
         run = max(self._runs, key=len)
-        self._hand = int(run.low[int(share * len(run))])
+        self.hand = int(run.low[int(share * len(run))])
 
     def places(self, entries: "Entries") -> tuple[Array, Array, Array]:
         """Places, lower and upper ends of these entries, by lower ends."""
@@ -207,15 +210,6 @@ class OrderedIndex:
         low, joined = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         bits: Array = joined[argsort_keys(low)]
         return bits
-
-    @property
-    def hand(self) -> int | None:
-        """The key at which the clock goes on."""
-        return self._hand
-
-    @hand.setter
-    def hand(self, key: int | None) -> None:
-        self._hand = key
 
     def all(self) -> "Entries":
         """Every tuple."""

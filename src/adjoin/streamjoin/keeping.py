@@ -11,7 +11,7 @@ from adjoin.parts.copying import compact
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
 from adjoin.streamjoin.blocks import Blocks
-from adjoin.streamjoin.diskjoin import Counts
+from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.index import Entries, OrderedIndex

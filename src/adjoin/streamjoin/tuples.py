@@ -8,7 +8,7 @@ import pyarrow as pa
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import Places
 from adjoin.parts.copying import compact, join_batches
-from adjoin.parts.pagememory import PageMemory
+from adjoin.parts.pagememory import FinePages
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
 from adjoin.parts.rowslots import RowSlots
@@ -17,14 +17,6 @@ from adjoin.streamjoin.spec import Keyed
 
 ARRIVED = "_adjoin_arrived"
 _NO_SLOT = -1
-
-
-class FinePages(PageMemory):
-    """Memory whose slots come and go one by one."""
-
-    def grain_bytes(self, slots_bytes: int) -> int:  # noqa: ARG002
-        """Of any size."""
-        return 0
 
 
 def stored_schema(plain: pa.Schema) -> pa.Schema:

@@ -31,7 +31,8 @@ def service_rate(
     Example:
         >>> small, disk = Setting(1e6, 8e4, 120, 70), CostConstants(8e-3, 1e-8)
         >>> uniform, skewed = np.ones(1000), 1 / np.arange(1, 1001)
-        >>> service_rate(small, disk, skewed) > 1.5 * service_rate(small, disk, uniform)
+        >>> rates = [service_rate(small, disk, weights, stream_share=0.5) for weights in (uniform, skewed)]
+        >>> rates[1] > 2 * rates[0]
         True
 
     Departures:

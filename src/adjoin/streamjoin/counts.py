@@ -1,0 +1,18 @@
+"""What a join of two streams has done so far."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Counts:
+    """What has happened since the start."""
+
+    rows_in: int = 0
+    results_online: int = 0
+    results_reactive: int = 0
+    results_cleanup: int = 0
+    blocks_flushed: int = 0
+    input_buffer_rows_max: int = 0
+    pages_read: int = 0
+    seeks: int = 0
+    bytes_read: int = 0
