@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from adjoin import SSIJ, ArenaError, BudgetError, Master, OptionError
 from adjoin.master import verify
 from adjoin.parts.pagememory import PageFile
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales
+from tests.unit.semistream.warm import KEYS, WarmMachine, occupied, small_file_system
 
 ROWS = 2000
 MEMORY = 4 << 20
@@ -44,10 +44,6 @@ def join_once(
         join.close()
         assert occupied(path) <= metrics["pages_bytes"] + metrics["index_bytes"] <= memory
     return rows, metrics
-
-
-def occupied(path: Path) -> int:
-    return os.stat(path).st_blocks * 512
 
 
 def assert_right(rows: pa.Table, table: pa.Table, keys: Any) -> None:
@@ -321,12 +317,7 @@ def test_a_shared_index_is_mapped_verified_and_counted_once(master, tmp_path, mo
 
 
 def test_a_full_file_system_ends_the_operator_and_nothing_else(master, tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(small)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small_file_system(tmp_path / "small", "600k") as small:
         memory = SSIJ.least_memory(master, pages=PageFile) + (1 << 20)
         with PageFile(small / "pages", memory) as pages:
             join = SSIJ(master, on="id", memory=memory, pages=pages)
@@ -334,107 +325,21 @@ def test_a_full_file_system_ends_the_operator_and_nothing_else(master, tmp_path)
                 list(join.run([sales(EVERY_KEY)]))
             join.close()
         join_once(master, small / "pages", EVERY_KEY[:50], SSIJ.least_memory(master, pages=PageFile))
-    finally:
-        subprocess.run(["umount", "--lazy", str(small)], check=True)
 
 
-class WarmPages(RuleBasedStateMachine):
-    """Operators come and go, properly or not, the master moves on: every row is that of the version asked."""
+class WarmPages(WarmMachine):
+    """Pages stay from one SSIJ to the next."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.join: Any = None
-        self.pages: Any = None
-        self.place = TemporaryDirectory()
+    left = "pages_cached"
 
     @initialize(rows=st.integers(50, 400), room=st.sampled_from([0, 20_000, 200_000]))
     def begin(self, rows: int, room: int) -> None:
-        self.path = Path(self.place.name) / "pages"
-        table = products(rows)
-        self.master = build(table, Path(self.place.name))
-        self.names = dict(zip(table["id"].to_pylist(), table["name"].to_pylist(), strict=True))
-        self.memory = SSIJ.least_memory(self.master, pages=PageFile, shared_index=True) + 20_000 + room
-        self.held = self.names
-
-    @precondition(lambda self: self.join is None)
-    @rule()
-    def open(self) -> None:
-        self.pages = PageFile(self.path, self.memory)
-        self.join = SSIJ(self.master, on="id", memory=self.memory, pages=self.pages, shared_index=True)
-        self.held = self.names
-        self.seen: list[Any] = []
-        self.asked: list[int] = []
+        self.build(SSIJ, rows, room)
 
     @precondition(lambda self: self.join is not None)
-    @rule(keys=st.lists(st.integers(-2, 900), min_size=1, max_size=60))
+    @rule(keys=KEYS)
     def push(self, keys: list[int]) -> None:
-        self.asked += keys
-        self.seen += self.join.push(sales(keys))
-
-    @precondition(lambda self: self.join is not None)
-    @rule()
-    def refresh(self) -> None:
-        self.answer()
-        list(self.join.refresh(self.master))
-        self.held = self.names
-
-    @rule(keys=st.lists(st.integers(0, 900), min_size=1, max_size=8, unique=True), kind=st.sampled_from("ud"))
-    def update(self, keys: list[int], kind: str) -> None:
-        name = os.urandom(20).hex()
-        table = pa.table(
-            {
-                "id": keys,
-                "name": [name] * len(keys),
-                "_op": ["upsert" if kind == "u" else "delete"] * len(keys),
-            }
-        )
-        newer = self.master.apply(table)
-        self.master.close()
-        self.master = newer
-        gone = {key: held for key, held in self.names.items() if key not in keys}
-        self.names = {**gone, **(dict.fromkeys(keys, name) if kind == "u" else {})}
-
-    @rule()
-    def vacuum(self) -> None:
-        self.master.vacuum(keep=1)
-
-    def answer(self) -> None:
-        rows = [row for batch in (*self.seen, *self.join.idle(0)) for row in batch.to_pylist()]
-        wanted = sorted((key, self.held[key]) for key in self.asked if key in self.held)
-        assert sorted((row["id"], row["name"]) for row in rows) == wanted
-        self.seen, self.asked = [], []
-
-    @precondition(lambda self: self.join is not None)
-    @rule()
-    def close(self) -> None:
-        self.answer()
-        self.join.check_invariants()
-        cached = self.join.metrics()["pages_cached"]
-        self.join.close()
-        self.pages.close()
-        self.join = None
-        if self.held is self.names:
-            self.open()
-            assert self.join.metrics()["pages_cached"] == cached
-
-    @precondition(lambda self: self.join is not None)
-    @rule()
-    def die(self) -> None:
-        """As far as the file can tell: it is closed by nobody."""
-        self.pages.close()
-        self.join = None
-
-    @invariant()
-    def stays_within_its_bytes(self) -> None:
-        if self.join is not None:
-            assert occupied(self.path) <= self.memory
-
-    def teardown(self) -> None:
-        if self.join is not None:
-            self.join.close()
-        if self.pages is not None:
-            self.pages.close()
-        self.place.cleanup()
+        self.ask(keys)
 
 
 WarmPages.TestCase.settings = settings(

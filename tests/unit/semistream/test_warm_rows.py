@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from adjoin import SSIJ, ArenaError, CMeshJoin, FrontStage, HybridJoin, Master, OptionError, XHybridJoin
 from adjoin.parts.pagememory import PageFile
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales
+from tests.unit.semistream.warm import KEYS, WarmMachine, occupied, small_file_system
 
 ROWS = 2000
 MEMORY = 4 << 20
@@ -47,10 +47,6 @@ def join_once(
         held_bytes = metrics["pages_bytes"] + metrics["index_bytes"] + metrics["front_bytes"]
         assert occupied(path) <= held_bytes <= memory
     return rows, metrics
-
-
-def occupied(path: Path) -> int:
-    return os.stat(path).st_blocks * 512
 
 
 def assert_right(rows: pa.Table, table: pa.Table, keys: Any) -> None:
@@ -370,17 +366,8 @@ def test_rows_that_come_while_cached_ones_are_put_out_do_not_drive_them_away(mas
     join.close()
 
 
-def small_file_system(path: Path, size: str) -> bool:
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
 def test_a_full_file_system_ends_the_operator_and_nothing_else(master, tmp_path):
-    small = tmp_path / "small"
-    if not small_file_system(small, "700k"):
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small_file_system(tmp_path / "small", "700k") as small:
         memory = SSIJ.least_memory(master, pages=PageFile) + (1 << 20)
         with PageFile(small / "pages", memory) as pages:
             join = FrontSSIJ(master, on="id", memory=memory, pages=pages)
@@ -388,8 +375,6 @@ def test_a_full_file_system_ends_the_operator_and_nothing_else(master, tmp_path)
                 list(join.run([sales(EVERY_KEY)]))
             join.close()
         join_once(master, small / "pages", EVERY_KEY[:50], SSIJ.least_memory(master, pages=PageFile))
-    finally:
-        subprocess.run(["umount", "--lazy", str(small)], check=True)
 
 
 def test_a_cache_that_finds_no_room_when_it_leaves_leaves_the_pages_at_least(master, tmp_path, monkeypatch):
@@ -418,14 +403,10 @@ def test_an_operator_that_could_not_be_made_leaves_the_file_usable(master, tmp_p
         FrontSSIJ(master, on="id", memory=MEMORY, pages=pages).close()
 
 
-class WarmRows(RuleBasedStateMachine):
-    """Operators come and go, properly or not, the master moves on: every row is that of the version asked."""
+class WarmRows(WarmMachine):
+    """Rows stay from one front stage to the next, whatever join is behind it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.join: Any = None
-        self.pages: Any = None
-        self.place = TemporaryDirectory()
+    left = "front_keys"
 
     @initialize(
         rows=st.integers(50, 400),
@@ -433,94 +414,17 @@ class WarmRows(RuleBasedStateMachine):
         kind=st.sampled_from([FrontSSIJ, FrontSSIJ, FrontStage(XHybridJoin), CMeshJoin]),
     )
     def begin(self, rows: int, room: int, kind: Any) -> None:
-        self.path = Path(self.place.name) / "pages"
-        table = products(rows)
-        self.kind = kind
-        self.master = build(table, Path(self.place.name))
-        self.names = dict(zip(table["id"].to_pylist(), table["name"].to_pylist(), strict=True))
-        self.memory = kind.least_memory(self.master, pages=PageFile, shared_index=True) + 20_000 + room
-        self.held = self.names
-
-    @precondition(lambda self: self.join is None)
-    @rule()
-    def open(self) -> None:
-        self.pages = PageFile(self.path, self.memory)
-        self.join = self.kind(self.master, on="id", memory=self.memory, pages=self.pages, shared_index=True)
-        self.held = self.names
-        self.seen: list[Any] = []
-        self.asked: list[int] = []
+        self.build(kind, rows, room)
 
     @precondition(lambda self: self.join is not None)
-    @rule(keys=st.lists(st.integers(-2, 900), min_size=1, max_size=60), times=st.sampled_from([1, 3, 30]))
+    @rule(keys=KEYS, times=st.sampled_from([1, 3, 30]))
     def push(self, keys: list[int], times: int) -> None:
-        self.asked += keys * times
-        self.seen += self.join.push(sales(keys * times))
+        self.ask(keys * times)
 
-    @precondition(lambda self: self.join is not None)
-    @rule()
-    def refresh(self) -> None:
-        self.answer()
-        list(self.join.refresh(self.master))
-        self.held = self.names
-
-    @rule(keys=st.lists(st.integers(0, 900), min_size=1, max_size=8, unique=True), kind=st.sampled_from("ud"))
-    def update(self, keys: list[int], kind: str) -> None:
-        name = os.urandom(20).hex()
-        table = pa.table(
-            {
-                "id": keys,
-                "name": [name] * len(keys),
-                "_op": ["upsert" if kind == "u" else "delete"] * len(keys),
-            }
-        )
-        newer = self.master.apply(table)
-        self.master.close()
-        self.master = newer
-        gone = {key: held for key, held in self.names.items() if key not in keys}
-        self.names = {**gone, **(dict.fromkeys(keys, name) if kind == "u" else {})}
-
-    @rule()
-    def vacuum(self) -> None:
-        self.master.vacuum(keep=1)
-
-    def answer(self) -> None:
-        rows = [row for batch in (*self.seen, *self.join.idle(0)) for row in batch.to_pylist()]
-        wanted = sorted((key, self.held[key]) for key in self.asked if key in self.held)
-        assert sorted((row["id"], row["name"]) for row in rows) == wanted
-        self.seen, self.asked = [], []
-
-    @precondition(lambda self: self.join is not None)
-    @rule()
-    def close(self) -> None:
-        self.answer()
-        self.join.check_invariants()
+    def leave(self) -> int:
+        """Rows on the way find their place, or none, when it closes."""
         self.join.close()
-        cached = self.join.metrics()["front_keys"]
-        self.pages.close()
-        self.join = None
-        if self.held is self.names:
-            self.open()
-            assert self.join.metrics()["front_keys"] == cached
-            self.join.check_invariants()
-
-    @precondition(lambda self: self.join is not None)
-    @rule()
-    def die(self) -> None:
-        """As far as the file can tell: it is closed by nobody."""
-        self.pages.close()
-        self.join = None
-
-    @invariant()
-    def stays_within_its_bytes(self) -> None:
-        if self.join is not None:
-            assert occupied(self.path) <= self.memory
-
-    def teardown(self) -> None:
-        if self.join is not None:
-            self.join.close()
-        if self.pages is not None:
-            self.pages.close()
-        self.place.cleanup()
+        return int(self.join.metrics()[self.left])
 
 
 WarmRows.TestCase.settings = settings(
