@@ -124,7 +124,11 @@ class _Outer:
         for number in range(wanted[1], wanted[2]):
             slot = tuples.take_slot()
             self._slots.append(slot)
-            block = blocks.read_into(number, tuples.slots, slot)
+            try:
+                block = blocks.read_into(number, tuples.slots, slot)
+            except BaseException:
+                self.close()
+                raise
             low.append(block.low)
             high.append(block.high)
             place.append((np.int64(slot) << 32) + np.arange(len(block.low)))

@@ -31,6 +31,9 @@ from adjoin.streamjoin.sizes import Sizes
 from adjoin.streamjoin.spec import Keyed, On, TwoInputs
 from adjoin.streamjoin.tuples import Tuples, places_of
 
+_LEAST_ROW_BYTES = 64
+"""Rows that are smaller are written in several blocks at a time."""
+
 
 class SpillingJoin(TwoInputJoin):
     """A join of two inputs that keeps what it can in memory, and the rest on disk.
@@ -279,13 +282,8 @@ class SpillingJoin(TwoInputJoin):
     def _cleanup(self) -> Iterator[pa.RecordBatch]:
         """Write what is in memory, and join the rest of the blocks with all memory for the outer ones."""
         self._budget.set("reading", 0)
-        for side in (LEFT, RIGHT):
-            if self._has_nothing_to_meet(side):
-                continue
-            while len(self._inputs[side]):
-                rows = max(1, self._sizes.slot_bytes // 64)
-                self._kept.write(side, self._inputs[side].index.lowest(rows))
-                self._kept.account()
+        if any(map(len, self._blocks)):  # else all tuples have met in memory
+            self._write_all()
         most = self._most_outer()
         self._budget.set("reading", self._budget.free_bytes)
         with closing(self._on_disk):
@@ -294,9 +292,12 @@ class SpillingJoin(TwoInputJoin):
                     self.counts.results_cleanup += batch.num_rows
                     yield batch
 
-    def _has_nothing_to_meet(self, side: int) -> bool:
-        """Whether everything of the other input was in memory all along."""
-        return len(self._blocks[side]) == 0 and len(self._blocks[1 - side]) == 0
+    def _write_all(self) -> None:
+        rows = max(1, self._sizes.slot_bytes // _LEAST_ROW_BYTES)
+        for side, tuples in enumerate(self._inputs):
+            while len(tuples):
+                self._kept.write(side, tuples.index.lowest(rows))
+                self._kept.account()
 
     def _most_outer(self) -> int:
         rows = max((blocks.rows / len(blocks) for blocks in self._blocks if len(blocks)), default=1.0)
