@@ -34,6 +34,11 @@ from adjoin.semistream.ssij import SSIJ
 from adjoin.semistream.xhybridjoin import XHybridJoin
 from adjoin.spark.engine import SparkEngine
 from adjoin.streamjoin.diner import DINER
+from adjoin.streamjoin.hashmerge import HashMergeJoin
+from adjoin.streamjoin.progressivemerge import ProgressiveMergeJoin
+from adjoin.streamjoin.rpj import RPJ
+from adjoin.streamjoin.symmetrichash import SymmetricHashJoin
+from adjoin.streamjoin.xjoin import XJoin
 
 if TYPE_CHECKING:
     from adjoin import etl
@@ -44,6 +49,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DINER",
+    "RPJ",
     "SSIJ",
     "AdjoinError",
     "ArenaError",
@@ -55,6 +61,7 @@ __all__ = [
     "EnrichListener",
     "EnrichProgress",
     "FrontStage",
+    "HashMergeJoin",
     "HybridJoin",
     "IndexNestedLoopJoin",
     "JavaError",
@@ -67,12 +74,15 @@ __all__ = [
     "PageFile",
     "Pause",
     "ProgramError",
+    "ProgressiveMergeJoin",
     "RMeshJoin",
     "SchemaError",
     "StorageError",
+    "SymmetricHashJoin",
     "TaskProgress",
     "VersionNotFoundError",
     "XHybridJoin",
+    "XJoin",
     "__version__",
     "enrich",
     "etl",

@@ -112,3 +112,12 @@ def hash_ranges(data: Array, starts: Array, stops: Array) -> Array:
     for at in range(len(starts)):
         hashes[at] = hash_bytes(data, starts[at], stops[at])
     return hashes
+
+
+@njit(cache=True, nogil=True)
+def scatter(keys: Array) -> Array:
+    """Another key for every key, the same for the same, as if drawn by lot; the highest bits are a hash."""
+    scattered = np.empty(len(keys), np.int64)
+    for row in range(len(keys)):
+        scattered[row] = np.int64(_avalanche(np.uint64(keys[row])))
+    return scattered

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
 from adjoin.parts.arena import BLOCK_BYTES
-from adjoin.parts.rows import message_overhead, row_bytes, without_neighbours
+from adjoin.parts.rows import message_of, message_overhead, row_bytes
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def roomy_page_bytes(schema: pa.Schema, page_bytes: int) -> int:
 def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
     """Serialize rows ``bounds[i]:bounds[i + 1]`` as page i."""
     messages = [
-        _message(batch.slice(start, stop - start), limit)
+        message_of(batch.slice(start, stop - start), limit)
         for start, stop, limit in zip(
             cuts.bounds[:-1].tolist(),
             cuts.bounds[1:].tolist(),
@@ -113,11 +113,6 @@ def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
     checksums = np.empty(len(messages), np.uint64)
     seal_messages(data, starts, stops, metadata_bytes, checksums)
     return SealedPages(data, (lengths // BLOCK_BYTES).astype(np.int32), metadata_bytes, checksums)
-
-
-def _message(rows: pa.RecordBatch, limit_bytes: int) -> pa.Buffer:
-    message = rows.serialize()
-    return message if message.size <= limit_bytes else without_neighbours(rows).serialize()
 
 
 def _whole_blocks(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

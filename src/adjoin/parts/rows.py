@@ -30,6 +30,16 @@ def without_neighbours(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.take(pa.array(np.arange(batch.num_rows)))
 
 
+def message_of(batch: pa.RecordBatch, limit_bytes: int) -> pa.Buffer:
+    """The batch as a message of at most so many bytes, for which `row_bytes` says that there is room."""
+    message = batch.serialize()
+    if message.size > limit_bytes:
+        message = without_neighbours(batch).serialize()
+    if message.size > limit_bytes:
+        raise ValueError(f"{batch.num_rows} rows take {message.size} bytes, not {limit_bytes}")
+    return message
+
+
 def message_overhead(schema: pa.Schema) -> int:
     """Upper bound of the bytes of a message with these columns beside those `row_bytes` counts."""
     nulls = [pa.nulls(1, field.type) for field in schema]

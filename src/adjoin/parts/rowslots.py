@@ -8,7 +8,7 @@ from adjoin.kernels.types import Array
 from adjoin.parts.arena import Arena
 from adjoin.parts.columns import Column, PageColumns, Places, columns_of
 from adjoin.parts.pagememory import PageMemory
-from adjoin.parts.rows import message_overhead
+from adjoin.parts.rows import message_of, message_overhead
 
 
 class RowSlots:
@@ -46,7 +46,7 @@ class RowSlots:
 
     def fill(self, slot: int, batch: pa.RecordBatch) -> None:
         """Put these rows in the slot, in place of those that were there."""
-        message = np.frombuffer(batch.serialize(), np.uint8)
+        message = np.frombuffer(message_of(batch, self._arena.slot_bytes), np.uint8)
         base = int(self._arena.slot_base[slot])
         self._arena.bytes[base : base + len(message)] = message
         self.note(slot)

@@ -4,7 +4,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.nestedloops import NestedLoops
+from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.regions import ThreeRegions
 from adjoin.streamjoin.spec import On
 
@@ -75,4 +78,8 @@ class DINER(SpillingJoin):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(left, right, on, ThreeRegions(seed), memory, **options)
+        self._seed = seed
+        super().__init__(left, right, on, memory, **options)
+
+    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
+        return ThreeRegions(self._seed), NestedLoops(self._disk_join, self._sizes.max_outer)

@@ -8,19 +8,20 @@ import pyarrow as pa
 from adjoin.kernels.intervals import overlap_ranges
 from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
-from adjoin.streamjoin.blocks import Blocks
+from adjoin.kernels.types import Array
+from adjoin.streamjoin.blocks import Block, Blocks
 from adjoin.streamjoin.counts import Counts
-from adjoin.streamjoin.grid import LEFT, RIGHT, Grid, Step
+from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.spec import TwoInputs
 from adjoin.streamjoin.tuples import Tuples, places_of
 
-OUTER_BYTES = 48
-"""Of a tuple of an outer block beside its slot: interval, place and both moments."""
+OUTER_BYTES = 52
+"""Of a tuple of an outer block beside its slot: interval, place, block and both moments."""
 
 
 class DiskJoin:
-    """Joins the blocks of two inputs, every pair of tuples that were never in memory together.
+    """Joins outer blocks, which stay in memory, with one inner block after the other.
 
     Args:
         spec: The join.
@@ -29,9 +30,6 @@ class DiskJoin:
         results: Builds results.
         counts: Where reads are counted.
         limit_pairs: Pairs handled at a time.
-
-    Attributes:
-        grid: Which blocks have been joined.
     """
 
     def __init__(
@@ -43,29 +41,57 @@ class DiskJoin:
         counts: Counts,
         limit_pairs: int,
     ) -> None:
-        self._spec = spec
-        self._inputs = inputs
-        self._blocks = blocks
-        self._results = results
+        self.spec = spec
+        self.inputs = inputs
+        self.blocks = blocks
+        self.results = results
+        self.limit_pairs = limit_pairs
         self._counts = counts
-        self._limit_pairs = limit_pairs
         self._outer: _Outer | None = None
-        self.grid = Grid()
 
-    @property
-    def _lengths(self) -> tuple[int, int]:
-        return len(self._blocks[LEFT]), len(self._blocks[RIGHT])
+    def read(self, side: int, number: int) -> tuple[Block, pa.RecordBatch]:
+        """Read a block with its rows."""
+        block = self.blocks[side].read(number)
+        self._count_reads(side, [number])
+        return block
 
-    def has_more(self, most_outer: int) -> bool:
-        """Whether there are blocks that have not been joined with each other."""
-        return self.grid.next_step(self._lengths, most_outer) is not None
+    def join(
+        self, outer: int, numbers: Sequence[int], inner_number: int, past: Reactive | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Join blocks of the outer side with a block of the other.
 
-    def join_next(self, most_outer: int) -> Iterator[pa.RecordBatch]:
-        """Join one inner block with at most so many outer ones, which stay in memory until `close`."""
-        step = self.grid.next_step(self._lengths, most_outer)
-        if step is not None:
-            yield from self._join(step)
-            self.grid.finished()
+        Args:
+            outer: The outer side.
+            numbers: Its blocks; they stay in memory until others are wanted, or `close`.
+            inner_number: The inner block.
+            past: Knows pairs that have met on disk before.
+        """
+        tuples, inner = self._load_outer(outer, numbers), 1 - outer
+        first, last = self.blocks[inner].reach_of(inner_number)
+        if first > tuples.reach[-1] or last < tuples.low[0]:
+            return
+        block, rows = self.read(inner, inner_number)
+        met = None if past is None else past.met_blocks(outer, np.array(numbers), inner_number)
+        begin, count = overlap_ranges(tuples.low, tuples.reach, block.low, block.high)
+        ends, sizes = np.cumsum(count, dtype=np.int64), sizes_of(rows)
+        for start in range(0, int(ends[-1]), self.limit_pairs):
+            owner, at = expand_part(begin, ends, start, min(start + self.limit_pairs, int(ends[-1])))
+            is_new = never_in_memory_together(
+                tuples.arrived[at], tuples.left[at], block.arrived[owner], block.left[owner]
+            )
+            if not self.spec.are_points[outer]:
+                is_new &= tuples.high[at] >= block.low[owner]
+            if met is not None and met.any():
+                is_new &= ~met[tuples.block[at]]
+            owner, at = owner[is_new], at[is_new]
+            if past is not None:
+                arrived = np.maximum(tuples.arrived[at], block.arrived[owner])
+                gone = past.met_tuples(outer, tuples.low[at], arrived, tuples.left[at], block.left[owner])
+                if gone is not None:
+                    owner, at = owner[~gone], at[~gone]
+            if len(at):
+                places = self.results.in_slots(outer, places_of(tuples.place[at]))
+                yield from (batch for batch, _ in self.results.beside(inner, rows, sizes, owner, places))
 
     def close(self) -> None:
         """Give the memory of the outer blocks back."""
@@ -73,55 +99,35 @@ class DiskJoin:
             self._outer.close()
             self._outer = None
 
-    def check_invariants(self) -> None:
-        """Raise AssertionError if the grid contradicts itself."""
-        self.grid.check_invariants(self._lengths)
-
-    def _join(self, step: Step) -> Iterator[pa.RecordBatch]:
-        outer, inner = self._load_outer(step), 1 - step.outer
-        first, last = self._blocks[inner].reach_of(step.inner_block)
-        if first > outer.reach[-1] or last < outer.low[0]:
-            return
-        block, rows = self._blocks[inner].read(step.inner_block)
-        self._count_read(inner, step.inner_block)
-        begin, count = overlap_ranges(outer.low, outer.reach, block.low, block.high)
-        ends, sizes = np.cumsum(count, dtype=np.int64), sizes_of(rows)
-        for start in range(0, int(ends[-1]), self._limit_pairs):
-            owner, at = expand_part(begin, ends, start, min(start + self._limit_pairs, int(ends[-1])))
-            # Tuples that were in memory together have met there.
-            is_new = (outer.arrived[at] >= block.left) | (block.arrived[owner] >= outer.left[at])
-            if not self._spec.are_points[step.outer]:
-                is_new &= outer.high[at] >= block.low[owner]
-            owner, at = owner[is_new], at[is_new]
-            if len(at):
-                places = places_of(outer.place[at])
-                yield from (batch for batch, _ in self._results.beside(inner, rows, sizes, owner, places))
-
-    def _load_outer(self, step: Step) -> "_Outer":
-        """The outer blocks of a step in memory, as one sorted list."""
-        wanted = step.outer, step.outer_begin, step.outer_end
-        if self._outer is None or self._outer.blocks != wanted:
+    def _load_outer(self, side: int, numbers: Sequence[int]) -> "_Outer":
+        """The outer blocks in memory, as one sorted list."""
+        if self._outer is None or self._outer.wanted != (side, tuple(numbers)):
             self.close()
-            self._outer = _Outer(wanted, self._inputs[step.outer], self._blocks[step.outer])
-            for number in range(step.outer_begin, step.outer_end):
-                self._count_read(step.outer, number, is_first=number == step.outer_begin)
+            self._outer = _Outer(side, numbers, self.inputs[side], self.blocks[side])
+            self._count_reads(side, numbers)
         return self._outer
 
-    def _count_read(self, side: int, number: int, *, is_first: bool = True) -> None:
-        self._counts.pages_read += 1
-        self._counts.seeks += is_first
-        self._counts.bytes_read += self._blocks[side].bytes_of(number)
+    def _count_reads(self, side: int, numbers: Sequence[int]) -> None:
+        """A seek goes to every block that does not follow the one before."""
+        self._counts.pages_read += len(numbers)
+        self._counts.seeks += 1 + int(np.count_nonzero(np.diff(numbers) != 1))
+        self._counts.bytes_read += sum(self.blocks[side].bytes_of(number) for number in numbers)
+
+
+def never_in_memory_together(arrived: Array, left: Array, other_arrived: Array, other_left: Array) -> Array:
+    """Of pairs of tuples, whether one left before the other arrived: those that have not, have met there."""
+    return (arrived >= other_left) | (other_arrived >= left)
 
 
 class _Outer:
     """Outer blocks in memory, sorted by the lower ends of their tuples' intervals."""
 
-    def __init__(self, wanted: tuple[int, int, int], tuples: Tuples, blocks: Blocks) -> None:
-        self.blocks = wanted
+    def __init__(self, side: int, numbers: Sequence[int], tuples: Tuples, blocks: Blocks) -> None:
+        self.wanted = side, tuple(numbers)
         self._tuples = tuples
         self._slots: list[int] = []
-        low, high, place, arrived, left = [], [], [], [], []
-        for number in range(wanted[1], wanted[2]):
+        loaded, place = [], []
+        for number in numbers:
             slot = tuples.take_slot()
             self._slots.append(slot)
             try:
@@ -129,15 +135,17 @@ class _Outer:
             except BaseException:
                 self.close()
                 raise
-            low.append(block.low)
-            high.append(block.high)
-            place.append((np.int64(slot) << 32) + np.arange(len(block.low)))
-            arrived.append(block.arrived)
-            left.append(np.full(len(block.low), block.left))
-        order = argsort_keys(np.concatenate(low))
-        self.low, self.high, self.place, self.arrived, self.left = (
-            np.concatenate(parts)[order] for parts in (low, high, place, arrived, left)
+            loaded.append(block)
+            place.append((np.int64(slot) << 32) + np.arange(len(block)))
+        order = argsort_keys(np.concatenate([block.low for block in loaded]))
+        self.low, self.high, self.arrived, self.left = (
+            np.concatenate([getattr(block, name) for block in loaded])[order]
+            for name in ("low", "high", "arrived", "left")
         )
+        self.place = np.concatenate(place)[order]
+        self.block = np.repeat(np.arange(len(loaded), dtype=np.int32), [len(block) for block in loaded])[
+            order
+        ]
         self.reach = np.maximum.accumulate(self.high)
 
     def close(self) -> None:

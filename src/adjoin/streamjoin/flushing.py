@@ -1,7 +1,8 @@
 """Which tuples leave memory when it is full: what a join has to say about that."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from adjoin.kernels.types import Array
@@ -9,29 +10,46 @@ from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.tuples import Tuples
 
 
-class FlushPolicy(ABC):
-    """Chooses tuples to be written to disk, from what it was told of arrivals and matches."""
+@dataclass(frozen=True)
+class Shortage:
+    """Memory is full.
 
-    @abstractmethod
-    def joined(self, side: int, low: Array, other_low: Array) -> None:
+    Attributes:
+        inputs: What of each input is there.
+        rows: About so many tuples are to leave.
+        preferred: The side that nothing will ask for any more; None where there is no such side with tuples.
+    """
+
+    inputs: Sequence[Tuples]
+    rows: int
+    preferred: int | None
+
+
+class FlushPolicy(ABC):
+    """Chooses tuples to be written to disk, from what it was told of arrivals and matches.
+
+    What it is told is its own affair; this one does not listen.
+    """
+
+    def joined(self, side: int, low: Array, other_low: Array) -> None:  # noqa: B027
         """Tuples of this side, with these keys, arrived and had a match each, with these keys."""
 
-    @abstractmethod
-    def added(self, side: int, low: Array) -> None:
+    def added(self, side: int, low: Array) -> None:  # noqa: B027
         """Tuples of this side came into memory; keys ascend."""
 
     @abstractmethod
-    def choose(self, inputs: Sequence[Tuples], rows: int, preferred: int | None) -> tuple[int, Entries]:
-        """A side, and about so many of its tuples, at least one; of the preferred side if it has any."""
+    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
+        """Sides with tuples that leave, about as many as must, or more; at least one.
 
-    @abstractmethod
-    def flushed(self, side: int, low: Array, inputs: Sequence[Tuples]) -> None:
-        """Tuples of this side have left memory; keys ascend."""
+        What was chosen has left before the next is asked for.
+        """
 
-    @abstractmethod
+    def flushed(self, side: int, low: Array, tuples: Tuples) -> None:  # noqa: B027
+        """Tuples of this side have left memory; keys ascend; these are left."""
+
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""
+        return {}
 
-    @abstractmethod
-    def restore(self, saved: dict[str, Any]) -> None:
+    def restore(self, saved: dict[str, Any]) -> None:  # noqa: B027
         """Go on from what `to_json` said."""

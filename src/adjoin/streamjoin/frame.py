@@ -1,5 +1,6 @@
 """The frame of joins that spill: arriving, reactive and cleanup phases over two inputs in one budget."""
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -20,15 +21,18 @@ from adjoin.parts.copying import compact, plain_columns
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
 from adjoin.streamjoin.blocks import Blocks
+from adjoin.streamjoin.cleanup import Cleanup
 from adjoin.streamjoin.contract import Arrival, TwoInputJoin
 from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.diskjoin import OUTER_BYTES, DiskJoin
 from adjoin.streamjoin.flushing import FlushPolicy
-from adjoin.streamjoin.grid import LEFT, RIGHT, Grid
+from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.keeping import Keeping
+from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.sizes import Sizes
 from adjoin.streamjoin.spec import Keyed, On, TwoInputs
+from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Tuples, places_of
 
 _LEAST_ROW_BYTES = 64
@@ -48,7 +52,6 @@ class SpillingJoin(TwoInputJoin):
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        policy: Chooses the tuples that leave memory.
         memory: Budget of the whole operator: bytes, or text such as "64MB".
         within: Band join: right key between left key - within and left key + within.
         between: Range join: right key between these two left columns; `on` names the right's key.
@@ -67,7 +70,6 @@ class SpillingJoin(TwoInputJoin):
         left: pa.Schema,
         right: pa.Schema,
         on: On,
-        policy: FlushPolicy,
         memory: int | str = "64MB",
         *,
         within: Distance | None = None,
@@ -83,7 +85,6 @@ class SpillingJoin(TwoInputJoin):
     ) -> None:
         super().__init__(TwoInputs(left, right, on, within, between, suffix), (left, right))
         _check_options(max_outer, max_new, wait_seconds, block_bytes)
-        self._policy = policy
         self._max_new, self._wait_seconds = max_new, wait_seconds
         self._clock = clock or SystemClock()
         self._disk = disk
@@ -101,19 +102,38 @@ class SpillingJoin(TwoInputJoin):
         )
         self._files = tuple(SpillFile(spill, self._spend) for _ in (LEFT, RIGHT))
         self._blocks = tuple(
-            Blocks(tuples.schema, are_points=points, file=file)
+            Blocks(tuples.schema, are_points=points, most_bytes=sizes.slot_bytes, file=file)
             for tuples, points, file in zip(self._inputs, self._spec.are_points, self._files, strict=True)
         )
         self._results = Results(self._spec, [tuples.slots for tuples in self._inputs], sizes.work_bytes // 2)
         self.counts = Counts()
-        self._on_disk = DiskJoin(
+        self._disk_join = DiskJoin(
             self._spec, self._inputs, self._blocks, self._results, self.counts, self._sizes.piece_rows
         )
+        self._stamps = Stamps()
+        self._policy, self._reactive = self._strategy()
         self._pending: deque[tuple[int, pa.RecordBatch]] = deque()
         self._pending_rows = 0
         self._kept = Keeping(
-            self._inputs, self._blocks, policy, self._budget, sizes, self.counts, self._has_ended
+            self._inputs,
+            self._blocks,
+            self._policy,
+            self._reactive,
+            self._stamps,
+            self._budget,
+            sizes,
+            self.counts,
+            self._has_ended,
         )
+        self._cleaning: Cleanup | None = None
+
+    @abstractmethod
+    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
+        """What chooses the tuples that leave memory, and what joins those on disk while nothing arrives."""
+
+    def _spare_room(self) -> int:
+        """Memory that nothing else needs now."""
+        return self._budget.free_bytes
 
     def _spend(self, disk_blocks: int) -> None:
         if self._disk is not None:
@@ -152,16 +172,16 @@ class SpillingJoin(TwoInputJoin):
 
     def snapshot(self) -> Iterator[tuple[str, bytes]]:
         """All state, between two calls, as named values for `restore`; see `snapshots.dump`."""
-        if self._busy or self._pending or self._kept.is_behind:
+        if self._busy or self._pending or self._kept.is_behind or self._reactive.is_interrupted:
             raise AdjoinError(
                 "a snapshot is taken between two calls, with nothing waiting in the input buffer"
             )
         self._check_open()
         facts = {
-            "stamp": self._kept.stamp,
+            "now": self._stamps.now,
             "rows_out": self._rows_out,
             "has_ended": self._has_ended,
-            "grid": self._on_disk.grid.to_json(),
+            "reactive": self._reactive.to_json(),
             "counts": vars(self.counts),
             "policy": self._policy.to_json(),
         }
@@ -170,12 +190,12 @@ class SpillingJoin(TwoInputJoin):
     def restore(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Go on from a snapshot of an operator with the same arguments; this one must be new."""
         self._check_open()
-        if self._kept.stamp:
+        if self._stamps.now:
             raise AdjoinError("only a new operator can be restored; make one")
         facts = snapshots.load(values, self._inputs, self._blocks)
-        self._kept.stamp, self._rows_out = facts["stamp"], facts["rows_out"]
+        self._stamps.now, self._rows_out = facts["now"], facts["rows_out"]
         self._has_ended[:] = facts["has_ended"]
-        self._on_disk.grid = Grid.from_json(facts["grid"])
+        self._reactive.restore(facts["reactive"])
         vars(self.counts).update(facts["counts"])
         self._policy.restore(facts["policy"])
         self._kept.account()
@@ -192,7 +212,7 @@ class SpillingJoin(TwoInputJoin):
         """Raise AssertionError if a structure contradicts itself or its account."""
         self._budget.check_invariants()
         self._kept.check_invariants()
-        self._on_disk.check_invariants()
+        self._reactive.check_invariants()
         assert self._pending_rows == sum(batch.num_rows for _, batch in self._pending)
 
     # The contract.
@@ -200,9 +220,7 @@ class SpillingJoin(TwoInputJoin):
     def _paced(self, arrivals: Iterable[Arrival]) -> Iterable[Arrival | None]:
         if not isinstance(self._clock, SystemClock):
             return arrivals
-        return paced(
-            arrivals, lambda: self._wait_seconds if self._on_disk.has_more(self._sizes.max_outer) else None
-        )
+        return paced(arrivals, lambda: self._wait_seconds if self._reactive.has_more() else None)
 
     def _push(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._await(side, plain_columns(batch))
@@ -213,8 +231,8 @@ class SpillingJoin(TwoInputJoin):
         yield from self._arriving()
         if seconds >= self._wait_seconds and not isinstance(self._clock, SystemClock):
             self._clock.sleep(self._wait_seconds)
-        while self._on_disk.has_more(self._sizes.max_outer):
-            yield from self._reactive(end)
+        while self._reactive.has_more():
+            yield from self._react(end)
             yield from self._arriving()
             if not self._clock.now() < end:
                 break
@@ -234,70 +252,95 @@ class SpillingJoin(TwoInputJoin):
             self.counts.rows_in += batch.num_rows
             self.counts.input_buffer_rows_max = max(self.counts.input_buffer_rows_max, self._pending_rows)
 
+    def _put_back(self, side: int, piece: pa.RecordBatch) -> None:
+        """These rows wait for their turn again, before all others."""
+        self._pending.appendleft((side, piece))
+        self._pending_rows += piece.num_rows
+
     def _arriving(self) -> Iterator[pa.RecordBatch]:
-        """Take in what has come."""
+        """Take in what has come, after what an error interrupted."""
+        if self._reactive.is_interrupted:
+            yield from self._work()
         self._kept.catch_up()
         while self._pending:
             side, batch = self._pending.popleft()
-            piece = batch.slice(0, self._sizes.piece_rows)
+            piece = batch.slice(0, self._piece_rows(side, batch))
             if piece.num_rows < batch.num_rows:
                 self._pending.appendleft((side, batch.slice(piece.num_rows)))
             self._pending_rows -= piece.num_rows
             yield from self._take_in(side, piece)
         self._budget.set("input", 0)
 
+    def _piece_rows(self, side: int, batch: pa.RecordBatch) -> int:  # noqa: ARG002
+        """How many rows of the batch to take in at a time."""
+        return self._sizes.piece_rows
+
     def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Join rows with the other input's in memory, then keep them there."""
-        rows = self._spec.keyed(side, piece)
-        rows = rows.take(argsort_keys(rows.low))
-        arrived = self._kept.stamp + np.arange(len(rows))
-        self._kept.stamp += len(rows)
-        stored = self._inputs[side].stored(rows, arrived)
-        self._kept.expect(side, stored, rows.low, rows.high)
+        rows = self._sorted(side, piece)
+        self._expect(side, rows)
         if not self._has_ended[1 - side] or len(self._inputs[1 - side]):
             yield from self._probe(side, rows)
         self._kept.catch_up()
 
+    def _sorted(self, side: int, piece: pa.RecordBatch) -> Keyed:
+        """Rows with a key, in the order of their keys."""
+        rows = self._keyed(side, piece)
+        return rows.take(argsort_keys(rows.low))
+
+    def _expect(self, side: int, rows: Keyed) -> None:
+        """Rows have arrived, each at its moment: they will be kept."""
+        arrived = self._stamps.many(len(rows)) + np.arange(len(rows))
+        self._kept.expect(side, self._inputs[side].stored(rows, arrived), rows.low, rows.high)
+
+    def _keyed(self, side: int, piece: pa.RecordBatch) -> Keyed:
+        return self._spec.keyed(side, piece)
+
     def _probe(self, side: int, rows: Keyed) -> Iterator[pa.RecordBatch]:
         index, sizes = self._inputs[1 - side].index, sizes_of(rows.batch)
         for some in index.matches(rows.low, rows.high, self._sizes.piece_rows):
-            places = places_of(some.place)
-            for batch, pairs in self._results.beside(side, rows.batch, sizes, some.owner, places):
+            others = self._results.in_slots(1 - side, places_of(some.place))
+            for batch, pairs in self._results.beside(side, rows.batch, sizes, some.owner, others):
                 self.counts.results_online += batch.num_rows
                 self._policy.joined(side, rows.low[some.owner[pairs]], some.low[pairs])
                 yield batch
 
     # Reactive and cleanup.
 
-    def _reactive(self, end: float) -> Iterator[pa.RecordBatch]:
-        """Join blocks on disk, until rows have arrived or time is over; one inner block at a time."""
-        with closing(self._on_disk):
-            while self._on_disk.has_more(self._sizes.max_outer):
-                for batch in self._on_disk.join_next(self._sizes.max_outer):
-                    self.counts.results_reactive += batch.num_rows
-                    yield batch
+    def _react(self, end: float) -> Iterator[pa.RecordBatch]:
+        """Join blocks on disk, until rows have arrived or time is over; one unit of work at a time."""
+        with closing(self._reactive):
+            while self._reactive.has_more():
+                yield from self._work()
                 if self._pending_rows > self._max_new or not self._clock.now() < end:
                     return
 
+    def _work(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._reactive.work():
+                self.counts.results_reactive += batch.num_rows
+                yield batch
+        finally:
+            self._kept.account()
+
     def _cleanup(self) -> Iterator[pa.RecordBatch]:
         """Write what is in memory, and join the rest of the blocks with all memory for the outer ones."""
-        self._budget.set("reading", 0)
-        if any(map(len, self._blocks)):  # else all tuples have met in memory
-            self._write_all()
-        most = self._most_outer()
-        self._budget.set("reading", self._budget.free_bytes)
-        with closing(self._on_disk):
-            while self._on_disk.has_more(most):
-                for batch in self._on_disk.join_next(most):
-                    self.counts.results_cleanup += batch.num_rows
-                    yield batch
+        if self._cleaning is None:
+            self._budget.set("reading", 0)
+            if any(map(len, self._blocks)):  # else all tuples have met in memory
+                self._write_all()
+            self._cleaning = Cleanup(self._disk_join, self._reactive, self._most_outer())
+            self._budget.set("reading", self._budget.free_bytes)
+        with closing(self._disk_join):
+            for batch in self._cleaning.run():
+                self.counts.results_cleanup += batch.num_rows
+                yield batch
 
     def _write_all(self) -> None:
         rows = max(1, self._sizes.slot_bytes // _LEAST_ROW_BYTES)
         for side, tuples in enumerate(self._inputs):
             while len(tuples):
                 self._kept.write(side, tuples.index.lowest(rows))
-                self._kept.account()
 
     def _most_outer(self) -> int:
         rows = max((blocks.rows / len(blocks) for blocks in self._blocks if len(blocks)), default=1.0)
@@ -306,8 +349,12 @@ class SpillingJoin(TwoInputJoin):
 
 
 def _check_options(max_outer: int | None, max_new: int, wait_seconds: float, block_bytes: int | None) -> None:
-    for name, value in (("max_outer", max_outer), ("max_new", max_new), ("block_bytes", block_bytes)):
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise OptionError(f"{name}={value!r} must be a whole number of at least 1")
+    for name, value, least in (
+        ("max_outer", max_outer, 1),
+        ("max_new", max_new, 0),
+        ("block_bytes", block_bytes, 1),
+    ):
+        if value is not None and (not isinstance(value, int) or value < least):
+            raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
     if not wait_seconds >= 0:
         raise OptionError(f"wait_seconds={wait_seconds!r} must not be negative")

@@ -4,6 +4,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from adjoin.kernels.types import Array
+
 LEFT, RIGHT = 0, 1
 
 
@@ -87,6 +91,17 @@ class Grid:
             if not go_on:
                 return False
         return True
+
+    def has_joined(self, side: int, blocks: Array, others: Array) -> Array:
+        """Whether each block of a side has been joined with a block of the other side."""
+        if self.outer is None:
+            return np.zeros(len(blocks), bool)
+        outer, inner = (blocks, others) if side == self.outer else (others, blocks)
+        in_rectangle = (outer < self.joined_outer) & (inner < self.joined_inner)
+        chunk_end = self.joined_outer + self.chunk
+        in_chunk = (outer >= self.joined_outer) & (outer < chunk_end) & (inner < self.next_inner)
+        joined: Array = in_rectangle | in_chunk
+        return joined
 
     def to_json(self) -> dict[str, Any]:
         """All there is to know."""

@@ -130,7 +130,20 @@ class OrderedIndex:
         return self._extreme(count, is_low=False)
 
     def _extreme(self, count: int, *, is_low: bool) -> "Entries":
-        at = [_ends(run.place, count, is_low=is_low) for run in self._runs]
+        return self._chosen(
+            [_ends(run.place, count, is_low=is_low) for run in self._runs], count, is_low=is_low
+        )
+
+    def between(self, first: int, last: int, count: int) -> "Entries":
+        """The lowest tuples with lower ends from `first` to `last`, at most so many."""
+        found = []
+        for run in self._runs:
+            begin, end = np.searchsorted(run.low, first, "left"), np.searchsorted(run.low, last, "right")
+            found.append(_ends(run.place[begin:end], count, is_low=True) + begin)
+        return self._chosen(found, count, is_low=True)
+
+    def _chosen(self, at: list[Array], count: int, *, is_low: bool) -> "Entries":
+        """Of these positions in each run, those with the least or the greatest keys."""
         keys = np.concatenate([run.low[some] for run, some in zip(self._runs, at, strict=True)])
         order = np.argsort(keys, kind="stable")
         chosen = order[:count] if is_low else order[max(len(order) - count, 0) :]
@@ -219,7 +232,7 @@ class OrderedIndex:
     def check_invariants(self) -> None:
         """Raise AssertionError if the index contradicts itself."""
         for run in self._runs:
-            assert (np.diff(run.low) >= 0).all()
+            assert (run.low[1:] >= run.low[:-1]).all()
             assert run.gone == np.count_nonzero(run.place < 0)
             assert (run.reach == np.maximum.accumulate(run.high)).all() if len(run) else True
         places = np.concatenate([run.place[run.place >= 0] for run in self._runs])

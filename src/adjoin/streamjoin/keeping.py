@@ -10,12 +10,14 @@ from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.copying import compact
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
-from adjoin.streamjoin.blocks import Blocks
+from adjoin.streamjoin.blocks import MOMENT_BYTES, Blocks
 from adjoin.streamjoin.counts import Counts
-from adjoin.streamjoin.flushing import FlushPolicy
+from adjoin.streamjoin.flushing import FlushPolicy, Shortage
 from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.index import Entries, OrderedIndex
+from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
+from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Tuples
 
 
@@ -26,13 +28,12 @@ class Keeping:
         inputs: What of each input is in memory.
         blocks: What of each input is on disk.
         policy: Chooses the tuples that leave memory.
+        reactive: Is told of what comes and of what was written.
+        stamps: Gives moments.
         budget: The operator's budget; this class keeps its account "tuples".
         sizes: How it is divided.
         counts: Where blocks are counted.
         has_ended: Whether each input has, by now; tuples of the other then leave first.
-
-    Attributes:
-        stamp: The next moment: arrivals and departures have ascending ones.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class Keeping:
         inputs: Sequence[Tuples],
         blocks: Sequence[Blocks],
         policy: FlushPolicy,
+        reactive: Reactive,
+        stamps: Stamps,
         budget: MemoryBudget,
         sizes: Sizes,
         counts: Counts,
@@ -48,11 +51,12 @@ class Keeping:
         self._inputs = inputs
         self._blocks = blocks
         self._policy = policy
+        self._reactive = reactive
+        self._stamps = stamps
         self._budget = budget
         self._sizes = sizes
         self._counts = counts
         self._placing: tuple[int, pa.RecordBatch, Array, Array] | None = None
-        self.stamp = 0
         self._has_ended = has_ended
         self.account()
 
@@ -64,6 +68,10 @@ class Keeping:
     def expect(self, side: int, stored: pa.RecordBatch, low: Array, high: Array) -> None:
         """Tuples, in the order of their lower ends, that `catch_up` will keep."""
         self._placing = side, stored, low, high
+
+    def has_room_for(self, side: int, stored: pa.RecordBatch) -> bool:
+        """Whether these can be kept without that others leave."""
+        return self._has_room(side, row_bytes(stored))
 
     def catch_up(self) -> None:
         """Keep the tuples that are expected, after others have left for them."""
@@ -83,13 +91,14 @@ class Keeping:
             part = stored.slice(begin, end - begin)
             self._inputs[side].add(part, low[begin:end], high[begin:end])
             self._policy.added(side, low[begin:end])
+            self._reactive.arrived(side, low[begin:end])
             self._placing = side, stored.slice(end), low[end:], high[end:]
             begin = end
             self.account()
         self._placing = None
 
     def _room_bytes(self, side: int) -> int:
-        return self._inputs[side].slots.room_bytes - self._blocks[side].key_bytes
+        return self._inputs[side].slots.room_bytes - self._blocks[side].key_bytes - MOMENT_BYTES
 
     def _rows_of_a_block(self, side: int, sizes: Array) -> int:
         mean = float(sizes.mean()) + self._blocks[side].key_bytes
@@ -109,8 +118,8 @@ class Keeping:
 
     @property
     def spare_bytes(self) -> int:
-        """Always left: a slot to close up with, and what the directories grow by."""
-        return self._sizes.slot_bytes + 2 * Blocks.growth_bytes
+        """Always left: a slot to close up with, and what directories and notes grow by."""
+        return self._sizes.slot_bytes + 2 * Blocks.growth_bytes + self._reactive.growth_bytes
 
     def _close_up(self) -> bool:
         if self._budget.free_bytes < self._sizes.slot_bytes:
@@ -119,22 +128,26 @@ class Keeping:
         self.account()
         return done
 
+    def make_room(self) -> None:
+        """Let the policy choose tuples that leave."""
+        side = LEFT if len(self._inputs[LEFT]) else RIGHT
+        self._flush(max(1, len(self._inputs[side]) // max(1, self._inputs[side].used_slots)))
+
     def _flush(self, rows: int) -> None:
         """Write a block."""
         preferred = None
         if self._has_ended[LEFT] != self._has_ended[RIGHT]:
-            preferred = RIGHT if self._has_ended[LEFT] else LEFT
+            side = RIGHT if self._has_ended[LEFT] else LEFT
+            preferred = side if len(self._inputs[side]) else None
         if not any(map(len, self._inputs)):
             raise BudgetError(
                 f"rows find no room in memory={self._budget.total_bytes}; "
                 f"give memory={2 * self._budget.total_bytes} or more"
             )
-        side, entries = self._policy.choose(self._inputs, rows, preferred)
-        low = self.write(side, entries)
-        self._policy.flushed(side, low, self._inputs)
-        self.account()
+        for side, entries in self._policy.choose(Shortage(self._inputs, rows, preferred)):
+            self.write(side, entries)
 
-    def write(self, side: int, entries: Entries) -> Array:
+    def write(self, side: int, entries: Entries) -> None:
         """Write tuples to disk, in as many blocks as they need, and remove them from memory."""
         tuples, blocks = self._inputs[side], self._blocks[side]
         place, low, high = tuples.index.places(entries)
@@ -142,21 +155,23 @@ class Keeping:
         before = len(blocks)
         try:
             for begin, end in portions(row_bytes(rows) + blocks.key_bytes, tuples.slots.room_bytes):
-                self.stamp += 1
                 part = compact(rows.slice(begin, end - begin))
-                blocks.append(part, low[begin:end], high[begin:end], self.stamp)
+                blocks.append(part, low[begin:end], high[begin:end], self._stamps.next())
         except BaseException:
             blocks.undo(before)
             raise
         tuples.remove(entries)
         self._counts.blocks_flushed += len(blocks) - before
-        return low
+        self._policy.flushed(side, low, tuples)
+        self._reactive.flushed(side, range(before, len(blocks)))
+        self.account()
 
     def _held_bytes(self) -> int:
         slots = sum(tuples.used_slots for tuples in self._inputs) * self._sizes.slot_bytes
         entries = sum(tuples.index.all_entries for tuples in self._inputs)
         directory = sum(blocks.directory_bytes for blocks in self._blocks)
-        return slots + entries * OrderedIndex.entry_bytes + directory
+        notes = self._reactive.held_bytes
+        return slots + entries * OrderedIndex.entry_bytes + directory + notes
 
     def account(self) -> None:
         """Let the budget know what is held now."""

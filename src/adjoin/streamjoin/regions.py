@@ -1,14 +1,14 @@
 """DINER's flush policy: three regions of keys for each input, and what each brings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.flushing import FlushPolicy
-from adjoin.streamjoin.index import Entries
+from adjoin.streamjoin.flushing import FlushPolicy, Shortage
+from adjoin.streamjoin.index import Entries, OrderedIndex
 from adjoin.streamjoin.tuples import Tuples
 
 UPPER, LOWER, MIDDLE = 0, 1, 2
@@ -72,29 +72,30 @@ class ThreeRegions(FlushPolicy):
         """Count them in their regions."""
         self.regions[side].tuples += self.regions[side].count(low)
 
-    def choose(self, inputs: Sequence[Tuples], rows: int, preferred: int | None) -> tuple[int, Entries]:
+    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
         """Tuples of the least useful region of the larger input."""
-        if preferred is not None and len(inputs[preferred]):
-            side = preferred
-        else:
+        side, inputs = shortage.preferred, shortage.inputs
+        if side is None:
             side = 0 if len(inputs[0]) >= len(inputs[1]) else 1
         index, regions = inputs[side].index, self.regions[side]
         if not self._has_begun[side]:
             self._has_begun[side] = True
             index.start_clock(self._random.random())
         region = regions.least_useful
-        count = min(rows, int(regions.tuples[region]))
+        yield side, self._of_region(index, regions, region, min(shortage.rows, int(regions.tuples[region])))
+
+    def _of_region(self, index: OrderedIndex, regions: Regions, region: int, count: int) -> Entries:
         if region == UPPER:
-            return side, index.highest(count)
+            return index.highest(count)
         if region == LOWER:
-            return side, index.lowest(count)
+            return index.lowest(count)
         above = _LEAST if regions.lower is None else regions.lower
         below = _GREATEST if regions.upper is None else regions.upper
-        return side, index.coldest(count, above, below)
+        return index.coldest(count, above, below)
 
-    def flushed(self, side: int, low: Array, inputs: Sequence[Tuples]) -> None:
+    def flushed(self, side: int, low: Array, tuples: Tuples) -> None:
         """Begin to count anew, and set the bounds of regions that lost their tuples."""
-        regions, index, block = self.regions[side], inputs[side].index, len(low)
+        regions, index, block = self.regions[side], tuples.index, len(low)
         regions.joins[:] = 0
         if len(index) < _LEAST_BLOCKS * block:
             regions.lower = regions.upper = None

@@ -1,13 +1,14 @@
 """Results: rows of one input beside those of the other."""
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.parts import output
-from adjoin.parts.columns import Places
+from adjoin.parts.columns import Column, Places
 from adjoin.parts.copying import take_rows
 from adjoin.parts.portions import portions
 from adjoin.parts.rowslots import RowSlots
@@ -27,54 +28,103 @@ class Results:
     def __init__(self, spec: TwoInputs, slots: Sequence[RowSlots], limit_bytes: int) -> None:
         self._spec = spec
         self._slots = slots
-        self._columns = [
-            [some.layout[some.schema.names.index(name)] for name in names]
-            for some, names in zip(slots, spec.shown, strict=True)
-        ]
         self._limit_bytes = limit_bytes
 
+    def in_slots(self, side: int, places: Places) -> "Others":
+        """Tuples of a side at these places in its slots."""
+        return _InSlots(self._slots[side], places)
+
     def beside(
-        self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, places: Places
+        self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
     ) -> Iterator[tuple[pa.RecordBatch, Array]]:
-        """Rows of a batch, of these sizes, each beside the tuple of the other input at its place.
+        """Rows of a batch, of these sizes, each beside its tuple of the other input.
 
         Returns:
             Results, and which of the pairs they are.
         """
         chosen = np.arange(len(rows))
         if self._spec.verifies:
-            chosen = np.flatnonzero(self._are_same(side, batch, rows, places))
-        slots, columns = self._slots[1 - side], self._columns[1 - side]
-        wanted = places if len(chosen) == len(places) else _chosen(places, chosen)
-        pair_sizes = sizes if isinstance(sizes, int) else sizes[rows[chosen]]
-        for column in columns:
-            pair_sizes = pair_sizes + slots.columns.measuring_bytes(column, wanted)
-            pair_sizes = pair_sizes + slots.columns.value_bytes(column, wanted)
+            chosen = np.flatnonzero(self._are_same(side, batch, rows, others))
+            others = others.chosen(chosen)
+        names = self._spec.shown[1 - side]
+        mine = sizes if isinstance(sizes, int) else sizes[rows[chosen]]
         shown = batch.select(self._spec.shown[side])
-        for begin, end in portions(np.broadcast_to(pair_sizes, len(chosen)), self._limit_bytes):
+        pair_sizes = np.broadcast_to(mine + others.sizes(names), len(chosen))
+        for begin, end in portions(pair_sizes, self._limit_bytes):
             some = chosen[begin:end]
-            mine = take_rows(shown, rows[some]).columns
-            part = wanted.slice(begin, end)
-            theirs = [slots.columns.take(column, part) for column in columns]
-            yield self._spec.result(side, [*mine, *theirs]), some
+            columns = take_rows(shown, rows[some]).columns
+            yield self._spec.result(side, [*columns, *others.take(names, begin, end)]), some
 
-    def _are_same(self, side: int, batch: pa.RecordBatch, rows: Array, places: Places) -> Array:
+    def _are_same(self, side: int, batch: pa.RecordBatch, rows: Array, others: "Others") -> Array:
         mine = [batch.column(name) for name in self._spec.key_names(side)]
         taken = take_rows(pa.RecordBatch.from_arrays(mine, names=[str(i) for i in range(len(mine))]), rows)
-        slots = self._slots[1 - side]
-        theirs = [
-            slots.columns.take(slots.layout[slots.schema.names.index(name)], places)
-            for name in self._spec.key_names(1 - side)
-        ]
+        theirs = others.take(self._spec.key_names(1 - side), 0, len(rows))
         left, right = (taken.columns, theirs) if side == LEFT else (theirs, taken.columns)
         return self._spec.same_keys(left, right)
+
+
+class Others(Protocol):
+    """Tuples of the other input, one for each pair."""
+
+    def chosen(self, pairs: Array) -> "Others":
+        """Those of these pairs."""
+
+    def sizes(self, names: Sequence[str]) -> Array | int:
+        """Bytes of these columns of each tuple."""
+
+    def take(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array]:
+        """These columns of the tuples of pairs begin..end-1."""
+
+
+class _InSlots:
+    """Tuples in slots."""
+
+    def __init__(self, slots: RowSlots, places: Places) -> None:
+        self._slots = slots
+        self._places = places
+
+    def chosen(self, pairs: Array) -> "_InSlots":
+        places = self._places
+        return _InSlots(self._slots, Places(places.slots[pairs], places.rows[pairs]))
+
+    def _layout(self, names: Sequence[str]) -> list[Column]:
+        return [self._slots.layout[self._slots.schema.names.index(name)] for name in names]
+
+    def sizes(self, names: Sequence[str]) -> Array | int:
+        total: Array | int = 0
+        for column in self._layout(names):
+            total = total + self._slots.columns.measuring_bytes(column, self._places)
+            total = total + self._slots.columns.value_bytes(column, self._places)
+        return total
+
+    def take(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array]:
+        part = self._places.slice(begin, end)
+        return [self._slots.columns.take(column, part) for column in self._layout(names)]
+
+
+class InBatch:
+    """Tuples that are rows of a batch."""
+
+    def __init__(self, batch: pa.RecordBatch, sizes: Array | int, rows: Array) -> None:
+        self._batch = batch
+        self._sizes = sizes
+        self._rows = rows
+
+    def chosen(self, pairs: Array) -> "InBatch":
+        """Those of these pairs."""
+        return InBatch(self._batch, self._sizes, self._rows[pairs])
+
+    def sizes(self, names: Sequence[str]) -> Array | int:  # noqa: ARG002 - the other columns are few bytes
+        """Bytes of the whole tuples."""
+        return self._sizes if isinstance(self._sizes, int) else self._sizes[self._rows]
+
+    def take(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array]:
+        """These columns of the tuples of pairs begin..end-1."""
+        taken: list[pa.Array] = take_rows(self._batch.select(list(names)), self._rows[begin:end]).columns
+        return taken
 
 
 def sizes_of(batch: pa.RecordBatch) -> Array | int:
     """Bytes of each row of a batch, or of every one where all take the same."""
     sizes = output.sizes_of(batch)
     return sizes if sizes is not None else output.fixed_row_bytes(batch.schema)
-
-
-def _chosen(places: Places, chosen: Array) -> Places:
-    return Places(places.slots[chosen], places.rows[chosen])

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import OptionError, SchemaError
+from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
 from adjoin.master.keys import KeyCodec
 from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
@@ -40,6 +41,11 @@ class Keyed:
         low = self.low[rows]
         high = low if self.high is self.low else self.high[rows]
         return Keyed(take_rows(self.batch, rows), low, high)
+
+    def scattered(self) -> "Keyed":
+        """The same rows with keys in an order by lot, the same for the same."""
+        low = scatter(self.low)
+        return Keyed(self.batch, low, low)
 
     def slice(self, begin: int, end: int) -> "Keyed":
         """The rows from `begin` to `end - 1`."""

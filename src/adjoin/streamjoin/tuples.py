@@ -119,6 +119,11 @@ class Tuples:
         """Copies of the tuples at these places, as they are kept."""
         return self.slots.rows_at(places_of(place))
 
+    def arrived_at(self, place: Array) -> Array:
+        """When the tuples at these places arrived."""
+        arrived: Array = self.slots.columns.take(self.slots.layout[0], places_of(place)).to_numpy()
+        return arrived
+
     def remove(self, entries: Entries) -> None:
         """These tuples are not needed here any more."""
         place, _, _ = self.index.places(entries)

@@ -1,0 +1,94 @@
+"""Hash-merge join: pairs of hash partitions leave together, and are merged on disk."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.errors import OptionError
+from adjoin.streamjoin.flushing import FlushPolicy, Shortage
+from adjoin.streamjoin.grid import LEFT, RIGHT
+from adjoin.streamjoin.hashed import HashedJoin
+from adjoin.streamjoin.index import Entries
+from adjoin.streamjoin.merging import Merging
+from adjoin.streamjoin.partitions import PartitionPolicy, Partitions
+from adjoin.streamjoin.reactive import Reactive
+from adjoin.streamjoin.spec import On
+
+_BALANCE = 1 / 16
+"""By so much of the tuples in memory one input may have more than the other."""
+
+
+class HashMergeJoin(HashedJoin):
+    """Joins two streams in bounded memory; both sides of a partition make room.
+
+    How it works: see `SpillingJoin` for the phases. When memory is full, a partition of both inputs is
+    written, a large one that leaves the inputs balanced. While nothing arrives, sorted runs of a partition
+    are merged, and joined on the way.
+
+    Args:
+        left: Schema of the left input.
+        right: Schema of the right input.
+        on: Key: a name, a list of names, or `{"left column": "right column"}`.
+        memory: Budget of the whole operator.
+        fan_in: Most runs that are merged at a time (F).
+        **options: Those of `SpillingJoin`, but for `within`, `between` and `max_outer`.
+
+    Reference:
+        Mokbel, Lu, Aref: Hash-Merge Join: A Non-blocking Join Algorithm for Producing Fast and Early Join
+        Results, ICDE 2004.
+
+    Departures:
+        - Which tuples have met is known from their moments as well as from their runs, so that it does not
+          matter whether both sides of a partition could be written.
+        - A key with more tuples than a merge can hold is joined by reading ahead.
+        - What is left at the end is joined as in `DINER`.
+    """
+
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        memory: int | str = "64MB",
+        *,
+        fan_in: int = 10,
+        **options: Any,
+    ) -> None:
+        self._fan_in = checked_fan_in(fan_in)
+        most_blocks = blocks_of_a_merge(fan_in)
+        super().__init__(left, right, on, memory, **{"max_outer": most_blocks, "max_new": 0, **options})
+
+    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
+        policy = BalancedPair(Partitions.of_memory(self._sizes.slots))
+        return policy, Merging(self._disk_join, policy.partitions, self._fan_in, self._spare_room)
+
+
+class BalancedPair(PartitionPolicy):
+    """Flushes a partition of both sides: the largest of those after which memory is balanced."""
+
+    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
+        """All its tuples, about so many at a time."""
+        more_left = self.tuples[LEFT] - self.tuples[RIGHT]
+        imbalance = abs(more_left.sum() - more_left)
+        limit = max(abs(more_left.sum()), _BALANCE * self.tuples.sum())
+        total = self.tuples.sum(axis=0)
+        allowed = (imbalance <= limit) & (total > 0)
+        if not allowed.any():
+            allowed = total > 0
+        partition = int(np.argmax(np.where(allowed, total, -1)))
+        for side in (LEFT, RIGHT):
+            yield from self.all_of(shortage, side, partition)
+
+
+def checked_fan_in(fan_in: int) -> int:
+    """The fan-in, if it can be one."""
+    if not isinstance(fan_in, int) or fan_in < 2:
+        raise OptionError(f"fan_in={fan_in!r} must be a whole number of at least 2")
+    return fan_in
+
+
+def blocks_of_a_merge(fan_in: int) -> int:
+    """Blocks in memory while so many runs are merged: one of each and two more, twice while one is added."""
+    return 2 * (fan_in + 3)

@@ -1,0 +1,218 @@
+"""One merge of sorted runs of two inputs, joined on the way."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.kernels.intervals import overlap_ranges
+from adjoin.kernels.search import expand_part
+from adjoin.kernels.sorting import argsort_keys
+from adjoin.kernels.types import Array
+from adjoin.parts.copying import compact, join_batches, take_rows
+from adjoin.parts.portions import portions
+from adjoin.parts.rows import row_bytes
+from adjoin.streamjoin.blocks import MOMENT_BYTES, Block
+from adjoin.streamjoin.diskjoin import DiskJoin, never_in_memory_together
+from adjoin.streamjoin.grid import LEFT, RIGHT
+from adjoin.streamjoin.reactive import Reactive
+from adjoin.streamjoin.results import InBatch, sizes_of
+
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+@dataclass
+class _Cursor:
+    """How far a run was read: its next block, and the greatest key so far."""
+
+    run: range
+    key: int = _LEAST
+
+    @property
+    def has_more(self) -> bool:
+        return len(self.run) > 0
+
+
+@dataclass
+class _Pool:
+    """Tuples of one side that were read and not yet written, in the order of their keys."""
+
+    rows: pa.RecordBatch
+    low: Array
+    arrived: Array
+    left: Array
+    group: Array
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def add(self, block: Block, rows: pa.RecordBatch, group: int) -> None:
+        order = argsort_keys(np.concatenate([self.low, block.low]))
+        for name in ("low", "arrived", "left"):
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(block, name)])[order])
+        self.group = np.concatenate([self.group, np.full(len(block), group, np.int32)])[order]
+        self.rows = take_rows(join_batches([self.rows, rows]), order)
+
+    def drop(self, count: int) -> None:
+        for name in ("low", "arrived", "left", "group"):
+            setattr(self, name, getattr(self, name)[count:].copy())
+        self.rows = compact(self.rows.slice(count))
+
+
+class Merge:
+    """Sorted runs become one run of each side.
+
+    Blocks are read in the order of their keys. Each is joined with the tuples of the other side that were
+    read before and may still have partners; what is complete is written.
+
+    A key with more tuples than memory holds is joined by reading ahead: blocks of the other side that have
+    it are read for the tuples that must go, and once more in their turn.
+
+    Args:
+        disk: Reads blocks.
+        runs: The runs of each side.
+        group: The number of the group that results.
+        past: Knows pairs that have met in another way than in memory or in a group.
+
+    Attributes:
+        written: The run of each side that results.
+    """
+
+    def __init__(
+        self, disk: DiskJoin, runs: Sequence[Sequence[range]], group: int, past: Reactive | None
+    ) -> None:
+        self._disk = disk
+        self._past = past
+        self.group = group
+        self._cursors = [[_Cursor(run) for run in some] for some in runs]
+        self._pools = [self._no_tuples(side) for side in (LEFT, RIGHT)]
+        self._ahead: tuple[int, int, deque[int]] | None = None
+        self._first = [len(blocks) for blocks in disk.blocks]
+        most_blocks = sum(map(len, runs)) + 2
+        self._most_bytes = most_blocks * max(tuples.slots.room_bytes for tuples in disk.inputs)
+
+    def _no_tuples(self, side: int) -> _Pool:
+        nothing, schema = np.empty(0, np.int64), self._disk.inputs[side].schema
+        rows = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+        return _Pool(rows, nothing, nothing, nothing, np.empty(0, np.int32))
+
+    @property
+    def written(self) -> list[range]:
+        """The run of each side that has been written."""
+        return [
+            range(first, len(blocks)) for first, blocks in zip(self._first, self._disk.blocks, strict=True)
+        ]
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """All results; after an error it goes on where it was."""
+        while True:
+            if self._ahead is not None:
+                yield from self._make_room()
+            for side in (LEFT, RIGHT):
+                self._write_complete(side)
+            if self._is_full():
+                yield from self._make_room()
+                continue
+            unread = [
+                (cursor.key, side, number)
+                for side in (LEFT, RIGHT)
+                for number, cursor in enumerate(self._cursors[side])
+                if cursor.has_more
+            ]
+            if not unread:
+                break
+            _, side, number = min(unread)
+            yield from self._read_next(side, self._cursors[side][number])
+
+    def _read_next(self, side: int, cursor: _Cursor) -> Iterator[pa.RecordBatch]:
+        number = cursor.run[0]
+        block, rows = self._disk.read(side, number)
+        group = self._disk.blocks[side].group_of(number)
+        cursor.run, cursor.key = cursor.run[1:], int(block.low[-1])
+        self._pools[side].add(block, rows, group)
+        yield from self._join(side, block, rows, group, len(self._pools[1 - side]))
+
+    def _join(
+        self, side: int, block: Block, rows: pa.RecordBatch, group: int, count: int
+    ) -> Iterator[pa.RecordBatch]:
+        """A block with the first so many tuples of the other side."""
+        pool, sizes = self._pools[1 - side], sizes_of(rows)
+        begin, many = overlap_ranges(pool.low[:count], pool.low[:count], block.low, block.low)
+        ends = np.cumsum(many, dtype=np.int64)
+        for start in range(0, int(ends[-1]), self._disk.limit_pairs):
+            stop = min(start + self._disk.limit_pairs, int(ends[-1]))
+            owner, at = expand_part(begin, ends, start, stop)
+            is_new = never_in_memory_together(
+                pool.arrived[at], pool.left[at], block.arrived[owner], block.left[owner]
+            )
+            is_new &= pool.group[at] != group
+            owner, at = owner[is_new], at[is_new]
+            if self._past is not None:
+                arrived = np.maximum(pool.arrived[at], block.arrived[owner])
+                met = self._past.met_tuples(side, block.low[owner], arrived, block.left[owner], pool.left[at])
+                if met is not None:
+                    owner, at = owner[~met], at[~met]
+            if len(at):
+                others = InBatch(pool.rows, sizes_of(pool.rows), at)
+                yield from (b for b, _ in self._disk.results.beside(side, rows, sizes, owner, others))
+
+    def _frontier(self, side: int) -> int:
+        """What will still be read of a side has this key or a greater one."""
+        return min((cursor.key for cursor in self._cursors[side] if cursor.has_more), default=_GREATEST)
+
+    def _write_complete(self, side: int) -> None:
+        """Write tuples that will meet no more others, whole blocks at a time unless all was read."""
+        own, other = self._frontier(side), self._frontier(1 - side)
+        low = self._pools[side].low
+        count = int(np.searchsorted(low, own, "right"))
+        if other < _GREATEST:
+            count = min(count, int(np.searchsorted(low, other, "left")))
+        self._write(side, count, whole=own < _GREATEST)
+
+    def _is_full(self) -> bool:
+        return sum(int(row_bytes(pool.rows).sum()) for pool in self._pools) > self._most_bytes
+
+    def _make_room(self) -> Iterator[pa.RecordBatch]:
+        """Join tuples with those that would have come later, and write them."""
+        if self._ahead is None:
+            counts = [
+                int(np.searchsorted(pool.low, self._frontier(side), "right"))
+                for side, pool in enumerate(self._pools)
+            ]
+            side = LEFT if counts[LEFT] >= counts[RIGHT] else RIGHT
+            last = self._pools[side].low[counts[side] - 1]
+            later = [number for cursor in self._cursors[1 - side] for number in cursor.run]
+            low, _ = self._disk.blocks[1 - side].reaches(np.array(later, np.int64))
+            ahead = deque(number for number, first in zip(later, low, strict=True) if first <= last)
+            self._ahead = side, counts[side], ahead
+        side, count, ahead = self._ahead
+        while ahead:
+            block, rows = self._disk.read(1 - side, ahead[0])
+            group = self._disk.blocks[1 - side].group_of(ahead[0])
+            ahead.popleft()
+            yield from self._join(1 - side, block, rows, group, count)
+        self._write(side, count, whole=False)
+        self._ahead = None
+
+    def _write(self, side: int, count: int, *, whole: bool) -> None:
+        """Write the first tuples of a side; the last block only if it need not be `whole`."""
+        pool, blocks = self._pools[side], self._disk.blocks[side]
+        sizes = row_bytes(pool.rows)[:count] + blocks.key_bytes + MOMENT_BYTES
+        room = self._disk.inputs[side].slots.room_bytes
+        before = len(blocks)
+        done = 0
+        try:
+            for begin, end in portions(sizes, room):
+                if whole and end == count:
+                    break
+                part = slice(begin, end)
+                rows = compact(pool.rows.slice(begin, end - begin))
+                blocks.append(rows, pool.low[part], pool.low[part], pool.left[part], self.group)
+                done = end
+        except BaseException:
+            blocks.undo(before)
+            raise
+        if done:
+            pool.drop(done)

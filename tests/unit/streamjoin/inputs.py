@@ -1,0 +1,91 @@
+"""Two inputs with numbered rows, the joins of them, and the oracle."""
+
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from adjoin import (
+    DINER,
+    RPJ,
+    HashMergeJoin,
+    ProgressiveMergeJoin,
+    SymmetricHashJoin,
+    XJoin,
+)
+from adjoin.master.device import Cost
+from adjoin.parts.clock import SimulatedClock
+from adjoin.streamjoin.frame import SpillingJoin
+
+LEFT = pa.schema([("k", pa.int64()), ("l", pa.int64()), ("text", pa.string())])
+RIGHT = pa.schema([("k", pa.int64()), ("r", pa.int64()), ("more", pa.string())])
+CONDITIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "equality": ({}, "l.k = r.k"),
+    "band": ({"within": 2}, "r.k BETWEEN l.k - 2 AND l.k + 2"),
+}
+JOINS: dict[str, Callable[..., SpillingJoin]] = {
+    "diner": DINER,
+    "xjoin": XJoin,
+    "pmj": ProgressiveMergeJoin,
+    "hmj": HashMergeJoin,
+    "rpj": RPJ,
+    "shj": SymmetricHashJoin,
+}
+SPILLING = [name for name in JOINS if name != "shj"]
+KINDS = [(name, "equality") for name in JOINS] + [("diner", "band"), ("pmj", "band")]
+"""The joins, and the conditions that each takes."""
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "diner": {"max_outer": 3},
+    "hmj": {"fan_in": 3},
+    "rpj": {"fan_in": 3},
+    "shj": {"memory": "8MB"},
+}
+
+
+class Input:
+    """Rows of one side, drawn one batch after the other."""
+
+    def __init__(self, schema: pa.Schema, seed: int, keys: int) -> None:
+        self._schema = schema
+        self._random = np.random.default_rng(seed)
+        self._keys = keys
+        self.batches: list[pa.RecordBatch] = []
+
+    def draw(self, rows: int) -> pa.RecordBatch:
+        keys = pa.array(
+            [
+                None if at % 13 == 7 else int(key)
+                for at, key in enumerate(self._random.integers(0, self._keys, rows))
+            ],
+            pa.int64(),
+        )
+        number = np.arange(rows) + sum(batch.num_rows for batch in self.batches)
+        texts = ["x" * int(width) for width in self._random.integers(0, 90, rows)]
+        batch = pa.RecordBatch.from_arrays([keys, pa.array(number), pa.array(texts)], schema=self._schema)
+        self.batches.append(batch)
+        return batch
+
+    @property
+    def table(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches, schema=self._schema)
+
+
+def expected(left: pa.Table, right: pa.Table, condition: str) -> list[tuple[int, int]]:
+    with duckdb.connect() as connection:
+        connection.register("l", left)
+        connection.register("r", right)
+        return sorted(connection.sql(f"SELECT l.l, r.r FROM l JOIN r ON {condition}").fetchall())
+
+
+def pairs_of(batches: list[pa.RecordBatch]) -> list[tuple[int, int]]:
+    return sorted(
+        pair for batch in batches for pair in zip(batch["l"].to_pylist(), batch["r"].to_pylist(), strict=True)
+    )
+
+
+def small(name: str, **options: Any) -> SpillingJoin:
+    """Blocks of a page, memory for about a hundred of them, on a simulated clock and disk."""
+    sizes = {"memory": "450KB", "block_bytes": 4096, "clock": SimulatedClock(), "disk": Cost(8e-3, 4e-5)}
+    return JOINS[name](LEFT, RIGHT, on="k", **{**sizes, **_OPTIONS.get(name, {}), **options})

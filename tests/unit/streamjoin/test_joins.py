@@ -1,0 +1,169 @@
+"""All joins of two streams: every pair exactly once, whatever arrives when, in memory never exceeded."""
+
+import errno
+import itertools
+import os
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adjoin import BudgetError, CorruptionError, OptionError, Pause, StorageError
+from adjoin.master.device import Cost
+from adjoin.streamjoin.frame import SpillingJoin
+from tests.unit.streamjoin.inputs import (
+    CONDITIONS,
+    JOINS,
+    KINDS,
+    LEFT,
+    RIGHT,
+    SPILLING,
+    Input,
+    expected,
+    pairs_of,
+    small,
+)
+
+arrivals = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["left", "right"]), st.integers(0, 500)),
+        st.tuples(st.just("pause"), st.sampled_from([0.01, 0.05, 0.3])),
+    ),
+    max_size=14,
+)
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+@given(items=arrivals, keys=st.sampled_from([12, 60, 2_000]), seed=st.integers(0, 99))
+@settings(max_examples=25)
+def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, seed):
+    """Also where the operator is written down after every batch, and another one goes on."""
+    options, condition = CONDITIONS[kind]
+    left, right = Input(LEFT, seed, keys), Input(RIGHT, seed + 1, keys)
+    found = []
+    join = small(name, **options)
+    for what, amount in items:
+        if what == "pause":
+            found += list(join.idle(amount))
+        else:
+            found += list(join.push(what, (left if what == "left" else right).draw(int(amount))))
+        join.check_invariants()
+        if is_restored:
+            before, join = join, small(name, **options)
+            join.restore(before.snapshot())
+            before.close()
+            join.check_invariants()
+    found += list(join.finish())
+    metrics = join.metrics()
+    join.close()
+    assert pairs_of(found) == expected(left.table, right.table, condition)
+    assert metrics["peak_bytes"] <= metrics["memory_bytes"]
+    results = sum(metrics[f"results_{phase}"] for phase in ("online", "reactive", "cleanup"))
+    assert results == metrics["rows_out"] == sum(batch.num_rows for batch in found)
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_results_come_in_all_phases(name):
+    left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
+    items: list[Any] = []
+    for _ in range(20):
+        items += [("left", left.draw(400)), ("right", right.draw(400)), Pause(0.2)]
+    with small(name, disk=Cost(1e-3, 1e-5)) as join:
+        found = list(join.run(items))
+        metrics = join.metrics()
+    assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
+    assert metrics["results_online"] > 0
+    assert (metrics["results_reactive"] > 0) == (name != "pmj")
+    assert metrics["results_cleanup"] > 0
+    assert metrics["blocks_flushed"] > 50
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_one_side_empty_and_both(name):
+    for items in ([], [("left", Input(LEFT, 1, 300).draw(5_000))], [("right", Input(RIGHT, 1, 300).draw(9))]):
+        with small(name) as join:
+            assert list(join.run(items)) == []
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_one_key_everywhere(name, kind):
+    left, right = Input(LEFT, 1, 1), Input(RIGHT, 2, 1)
+    items: list[Any] = []
+    for _ in range(5):
+        items += [("left", left.draw(300)), ("right", right.draw(300)), Pause(0.4)]
+    options, condition = CONDITIONS[kind]
+    with small(name, memory="8MB" if name == "shj" else "300KB", **options) as join:
+        found = list(join.run(items))
+        assert join.metrics()["peak_bytes"] <= join.metrics()["memory_bytes"]
+    assert pairs_of(found) == expected(left.table, right.table, condition)
+
+
+@pytest.mark.parametrize("name", SPILLING)
+@pytest.mark.parametrize(
+    ("call", "number", "complaint"),
+    [("pwrite", errno.ENOSPC, "make room"), ("preadv", errno.EIO, "cannot read")],
+)
+def test_what_the_disk_refuses_is_said_and_nothing_is_lost(name, call, number, complaint, monkeypatch):
+    left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
+    calls, real = itertools.count(), getattr(os, call)
+
+    def refused_now_and_then(*arguments: Any) -> int:
+        now = next(calls)
+        if now < 400 and now % 9 == 8:
+            raise OSError(number, os.strerror(number))
+        return int(real(*arguments))
+
+    monkeypatch.setattr(f"adjoin.parts.spill.os.{call}", refused_now_and_then)
+    found: list[pa.RecordBatch] = []
+    complaints: list[str] = []
+
+    def go_on(work: Any) -> bool:
+        try:
+            found.extend(iter(work))
+        except StorageError as error:
+            complaints.append(str(error))
+            return False
+        return True
+
+    def go_on_until_done(work: Any, join: SpillingJoin) -> None:
+        while not go_on(work):
+            join.check_invariants()
+            work = join.idle(0)
+
+    with small(name) as join:
+        for _ in range(8):
+            for side, rows in (("left", left), ("right", right)):
+                go_on_until_done(join.push(side, rows.draw(500)), join)
+            go_on_until_done(join.idle(0.3), join)
+        while not go_on(join.finish()):
+            continue
+    assert len(complaints) > 3
+    assert all(complaint in each for each in complaints)
+    assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_a_damaged_block_is_found(name):
+    left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
+    with small(name) as join:
+        for side, rows in (("left", left), ("right", right)):
+            for batch in join.push(side, rows.draw(4_000)):
+                del batch
+        os.pwrite(join._files[0]._file.fileno(), b"\x55" * 64, 700)
+        with pytest.raises(CorruptionError, match="damaged"):
+            list(join.finish())
+
+
+def test_symmetric_hash_join_says_when_memory_is_full():
+    left = Input(LEFT, 1, 300)
+    with small("shj", memory="450KB") as join, pytest.raises(BudgetError, match="DINER"):
+        list(join.push("left", left.draw(20_000)))
+
+
+@pytest.mark.parametrize("name", ["xjoin", "hmj", "rpj", "shj"])
+def test_hash_joins_refuse_bands(name):
+    with pytest.raises(OptionError, match="DINER takes within="):
+        small(name, within=2)
