@@ -171,3 +171,11 @@ def fill_alias(state: Array, stay: Array, alias: Array, out: Array) -> None:
         x = _unit(state) * n
         column = int(x)
         out[i] = column if x - column < stay[column] else alias[column]
+
+
+@njit(cache=True, nogil=True)
+def follow_mean(steps: Array, distance: float, pull: float) -> None:
+    """Random steps become distances from a level, each drawn back from the one before."""
+    for row in range(len(steps)):
+        distance = (1 - pull) * distance + steps[row]
+        steps[row] = distance

@@ -35,7 +35,7 @@ def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
     """These rows of the batch."""
     chosen = _index(rows)
     columns = [pc.take(column, chosen, boundscheck=False, memory_pool=_POOL) for column in batch.columns]
-    return _batch(columns, batch.schema, len(rows))
+    return batch_of(columns, batch.schema, len(rows))
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -118,10 +118,11 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     if batch.get_total_buffer_size() <= batch.nbytes + 64 * batch.num_columns:
         return batch
     columns = [join_arrays([column, column.slice(0, 0)]) for column in batch.columns]
-    return _batch(columns, batch.schema, batch.num_rows)
+    return batch_of(columns, batch.schema, batch.num_rows)
 
 
-def _batch(columns: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+def batch_of(columns: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """A batch of these columns, or of so many rows without any."""
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

@@ -13,6 +13,8 @@ class Counts:
     results_cleanup: int = 0
     blocks_flushed: int = 0
     input_buffer_rows_max: int = 0
+    input_buffer_rows_at_handover: int = 0
+    reactive_phases: int = 0
     pages_read: int = 0
     seeks: int = 0
     bytes_read: int = 0

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from adjoin.streamjoin.spec import Keyed, On, TwoInputs
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Tuples, places_of
 
+_INPUT_SHARE = 1 / 10
+"""Of the memory, for rows that come while the operator works; once there were such rows."""
 _LEAST_ROW_BYTES = 64
 """Rows that are smaller are written in several blocks at a time."""
 
@@ -56,6 +58,7 @@ class SpillingJoin(TwoInputJoin):
         within: Band join: right key between left key - within and left key + within.
         between: Range join: right key between these two left columns; `on` names the right's key.
         suffix: Appended to a right column whose name the left has too.
+        columns: Columns of the results, in their order; all by default.
         block_bytes: Size of a block on disk; by default a small part of the memory.
         max_outer: Most outer blocks of a reactive phase (MaxOuterMem); by default a tenth of the memory.
         max_new: Rows that end a reactive phase when they have arrived (MaxNewArr).
@@ -75,6 +78,7 @@ class SpillingJoin(TwoInputJoin):
         within: Distance | None = None,
         between: tuple[str, str] | None = None,
         suffix: str = "_right",
+        columns: Sequence[str] | None = None,
         block_bytes: int | None = None,
         max_outer: int | None = None,
         max_new: int = 1000,
@@ -83,7 +87,7 @@ class SpillingJoin(TwoInputJoin):
         clock: Clock | None = None,
         disk: Cost | None = None,
     ) -> None:
-        super().__init__(TwoInputs(left, right, on, within, between, suffix), (left, right))
+        super().__init__(TwoInputs(left, right, on, within, between, suffix, columns), (left, right))
         _check_options(max_outer, max_new, wait_seconds, block_bytes)
         self._max_new, self._wait_seconds = max_new, wait_seconds
         self._clock = clock or SystemClock()
@@ -131,10 +135,6 @@ class SpillingJoin(TwoInputJoin):
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         """What chooses the tuples that leave memory, and what joins those on disk while nothing arrives."""
 
-    def _spare_room(self) -> int:
-        """Memory that nothing else needs now."""
-        return self._budget.free_bytes
-
     def _spend(self, disk_blocks: int) -> None:
         if self._disk is not None:
             self._clock.sleep(self._disk.seconds(1, disk_blocks))
@@ -143,7 +143,8 @@ class SpillingJoin(TwoInputJoin):
         """Counters since the start.
 
         `rows_in`, `rows_out`; results by phase: `results_online`, `results_reactive`, `results_cleanup`;
-        `blocks_flushed`, `input_buffer_rows_max`; reads: `pages_read` (blocks), `seeks`, `bytes_read`;
+        `blocks_flushed`; rows in the input buffer: `input_buffer_rows_max`, `input_buffer_rows_at_handover`
+        (the sum over all `reactive_phases`); reads: `pages_read` (blocks), `seeks`, `bytes_read`;
         memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted), `used_bytes` now.
         """
         return {
@@ -156,15 +157,22 @@ class SpillingJoin(TwoInputJoin):
             "rows_on_disk": sum(blocks.rows for blocks in self._blocks),
         }
 
+    @property
+    def rows_waiting(self) -> int:
+        """Rows in the input buffer."""
+        return self._pending_rows
+
     def offer(self, side: str, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer; False if there is no room.
 
-        Unlike `push`, this can be called while results are being consumed.
+        Unlike `push`, this can be called while results are being consumed. A part of the memory is for such
+        rows, from the first one on.
         """
         self._check_open()
         number = self._checked(side, batch)
         rows = compact(plain_columns(batch))
-        if rows.nbytes > self._budget.free_bytes - self._kept.spare_bytes:
+        self._kept.input_bytes = int(self._budget.total_bytes * _INPUT_SHARE)
+        if rows.nbytes > min(self._kept.input_room_bytes, self._budget.free_bytes - self._kept.spare_bytes):
             return False
         self._budget.add("input", rows.nbytes)
         self._await(number, rows)
@@ -270,6 +278,13 @@ class SpillingJoin(TwoInputJoin):
             self._pending_rows -= piece.num_rows
             yield from self._take_in(side, piece)
         self._budget.set("input", 0)
+        if self._kept.lacks_room_for_input:
+            yield from self._before_leaving()
+            self._kept.make_room_for_input()
+
+    def _before_leaving(self) -> Iterator[pa.RecordBatch]:
+        """Results that must come before tuples leave memory; none where they came on arrival."""
+        yield from ()
 
     def _piece_rows(self, side: int, batch: pa.RecordBatch) -> int:  # noqa: ARG002
         """How many rows of the batch to take in at a time."""
@@ -313,9 +328,12 @@ class SpillingJoin(TwoInputJoin):
             while self._reactive.has_more():
                 yield from self._work()
                 if self._pending_rows > self._max_new or not self._clock.now() < end:
-                    return
+                    break
+        self.counts.reactive_phases += 1
+        self.counts.input_buffer_rows_at_handover += self._pending_rows
 
     def _work(self) -> Iterator[pa.RecordBatch]:
+        self._kept.make_room_for_work()
         try:
             for batch in self._reactive.work():
                 self.counts.results_reactive += batch.num_rows

@@ -62,7 +62,7 @@ class HashMergeJoin(HashedJoin):
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         policy = BalancedPair(Partitions.of_memory(self._sizes.slots))
-        return policy, Merging(self._disk_join, policy.partitions, self._fan_in, self._spare_room)
+        return policy, Merging(self._disk_join, policy.partitions, self._fan_in)
 
 
 class BalancedPair(PartitionPolicy):

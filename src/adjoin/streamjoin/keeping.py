@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import BudgetError
@@ -20,6 +21,8 @@ from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Tuples
 
+_NO_ROWS: Array = np.empty(0, np.int64)
+
 
 class Keeping:
     """Keeps tuples in memory as far as the budget allows, the others in blocks on disk.
@@ -34,6 +37,9 @@ class Keeping:
         sizes: How it is divided.
         counts: Where blocks are counted.
         has_ended: Whether each input has, by now; tuples of the other then leave first.
+
+    Attributes:
+        input_bytes: So much memory is for rows that come while the operator works.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class Keeping:
         self._counts = counts
         self._placing: tuple[int, pa.RecordBatch, Array, Array] | None = None
         self._has_ended = has_ended
+        self.input_bytes = 0
         self.account()
 
     @property
@@ -109,12 +116,28 @@ class Keeping:
         while not self._has_room(side, sizes):
             if self._close_up():
                 continue
-            self._flush(self._rows_of_a_block(side, sizes))
+            self._flush(self._rows_of_a_block(side, sizes) if len(sizes) else self._rows_of_a_slot)
 
     def _has_room(self, side: int, sizes: Array) -> bool:
         slots_bytes = self._inputs[side].slots_for(sizes) * self._sizes.slot_bytes
-        more_bytes = slots_bytes + len(sizes) * OrderedIndex.entry_bytes
-        return more_bytes + self.spare_bytes <= self._budget.free_bytes
+        return not self._lacks(slots_bytes + len(sizes) * OrderedIndex.entry_bytes)
+
+    def _lacks(self, more_bytes: int) -> bool:
+        return more_bytes + self.spare_bytes + self.input_room_bytes > self._budget.free_bytes
+
+    @property
+    def input_room_bytes(self) -> int:
+        """What is left of the memory for rows that come while the operator works."""
+        return max(0, self.input_bytes - self._budget.account("input"))
+
+    @property
+    def lacks_room_for_input(self) -> bool:
+        """Whether tuples are in the place of rows that come while the operator works."""
+        return self.input_bytes > 0 and any(map(len, self._inputs)) and not self._has_room(LEFT, _NO_ROWS)
+
+    def make_room_for_input(self) -> None:
+        """Let tuples leave until there is room for rows that come while the operator works."""
+        self._make_room(LEFT, _NO_ROWS)
 
     @property
     def spare_bytes(self) -> int:
@@ -128,10 +151,21 @@ class Keeping:
         self.account()
         return done
 
+    def make_room_for_work(self) -> None:
+        """Let tuples leave until there is room for what the next unit of reactive work needs."""
+        while self._lacks(self._reactive.next_growth_bytes) and any(map(len, self._inputs)):
+            if not self._close_up():
+                self.make_room()
+
     def make_room(self) -> None:
         """Let the policy choose tuples that leave."""
-        side = LEFT if len(self._inputs[LEFT]) else RIGHT
-        self._flush(max(1, len(self._inputs[side]) // max(1, self._inputs[side].used_slots)))
+        self._flush(self._rows_of_a_slot)
+
+    @property
+    def _rows_of_a_slot(self) -> int:
+        """Tuples in memory for every slot that they use, about."""
+        used = sum(tuples.used_slots for tuples in self._inputs)
+        return max(1, sum(map(len, self._inputs)) // max(1, used))
 
     def _flush(self, rows: int) -> None:
         """Write a block."""

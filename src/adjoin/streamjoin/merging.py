@@ -1,6 +1,6 @@
 """Hash-merge join's second phase: sorted runs of a partition become one, and are joined on the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,6 @@ class Merging(Reactive):
         disk: Reads blocks.
         partitions: The partitions.
         fan_in: Most runs of a unit of work (F).
-        room_bytes: How much memory there is for the directory of what is written.
         past: Knows pairs that have met in another way.
     """
 
@@ -45,13 +44,11 @@ class Merging(Reactive):
         disk: DiskJoin,
         partitions: Partitions,
         fan_in: int,
-        room_bytes: Callable[[], int],
         past: Reactive | None = None,
     ) -> None:
         self._disk = disk
         self._partitions = partitions
         self._fan_in = fan_in
-        self._room_bytes = room_bytes
         self._past = past
         self._groups: Array = np.empty(0, _GROUP)
         self._next_group = 0
@@ -106,11 +103,16 @@ class Merging(Reactive):
         if not unmet.any():
             return -1, 0.0
         partition = int(np.argmax(unmet / np.maximum(totals[LEFT] + totals[RIGHT], 1)))
+        return partition, _promise(self._groups[self._some(partition)])
+
+    @property
+    def next_growth_bytes(self) -> int:  # type: ignore[override]
+        """The directory of what will be written; blocks may be filled half, as after a key that is large."""
+        partition, _ = self.best()
+        if partition < 0 or self.is_interrupted:
+            return 0
         groups = self._groups[self._some(partition)]
-        written = int(_lengths(groups, LEFT).sum() + _lengths(groups, RIGHT).sum())
-        if Blocks.directory_growth(2 * written) > self._room_bytes():
-            return -1, 0.0
-        return partition, _promise(groups)
+        return Blocks.directory_growth(2 * int(_lengths(groups, LEFT).sum() + _lengths(groups, RIGHT).sum()))
 
     def _some(self, partition: int) -> Array:
         """Small groups, with tuples of both sides, with no more runs than the fan-in."""

@@ -11,7 +11,7 @@ from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.tuples import Tuples
 
 _KEY_BITS = 64
-_SLOTS_OF_A_PARTITION = 4
+_SLOTS_OF_A_PARTITION = 8
 _MOST_PARTITIONS = 4096
 
 

@@ -63,14 +63,14 @@ class ProgressiveMergeJoin(SpillingJoin):
             self._have_met = False
             return
         self._put_back(side, piece)
-        yield from self._join_memory()
+        yield from self._before_leaving()
         self._kept.make_room()
 
     def _cleanup(self) -> Iterator[pa.RecordBatch]:
-        yield from self._join_memory()
+        yield from self._before_leaving()
         yield from super()._cleanup()
 
-    def _join_memory(self) -> Iterator[pa.RecordBatch]:
+    def _before_leaving(self) -> Iterator[pa.RecordBatch]:
         """Join all tuples in memory, unless that was done and none has come since."""
         if self._have_met:
             return

@@ -53,7 +53,8 @@ class Results:
         for begin, end in portions(pair_sizes, self._limit_bytes):
             some = chosen[begin:end]
             columns = take_rows(shown, rows[some]).columns
-            yield self._spec.result(side, [*columns, *others.take(names, begin, end)]), some
+            taken = [*columns, *others.take(names, begin, end)]
+            yield self._spec.result(side, taken, end - begin), some
 
     def _are_same(self, side: int, batch: pa.RecordBatch, rows: Array, others: "Others") -> Array:
         mine = [batch.column(name) for name in self._spec.key_names(side)]

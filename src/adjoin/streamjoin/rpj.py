@@ -1,6 +1,6 @@
 """RPJ: tuples leave whose partition is least likely to come from the other input."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,6 @@ from adjoin.streamjoin.probing import Probing
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.spec import On
 from adjoin.streamjoin.stamps import Stamps
-
-_FLUSHED_SHARE = 1 / 16
-"""Of the tuples in memory so many leave at a time; fewer would make many small runs."""
 
 
 class RPJ(HashedJoin):
@@ -44,6 +41,8 @@ class RPJ(HashedJoin):
         Rate-based Optimization, SIGMOD 2005.
 
     Departures:
+        - A partition leaves a block at a time, and none that has less than half a block: unlikely ones would
+          be written a few tuples at a time.
         - Arrivals are forgotten slowly, by half in about the time in which memory fills anew.
         - A task's promise is the number of pairs that it would see, with the same chance of a match each.
         - What is left at the end is joined as in `DINER`.
@@ -65,7 +64,7 @@ class RPJ(HashedJoin):
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         policy = LeastLikely(Partitions.of_memory(self._sizes.slots))
-        return policy, BestTask(self._disk_join, self._stamps, policy, self._fan_in, self._spare_room)
+        return policy, BestTask(self._disk_join, self._stamps, policy, self._fan_in)
 
 
 class LeastLikely(PartitionPolicy):
@@ -87,19 +86,14 @@ class LeastLikely(PartitionPolicy):
         self.arrivals[side] += self.count(low)
 
     def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
-        """So many tuples, of as many partitions as it takes."""
-        left = max(shortage.rows, int(_FLUSHED_SHARE * self.tuples.sum()))
-        while left > 0:
-            there = self.tuples > 0
-            if shortage.preferred is not None:
-                there[1 - shortage.preferred] = False
-            if not there.any():
-                return
-            chances = np.where(there, self.arrivals[::-1], np.inf)
-            side, partition = divmod(int(np.argmin(chances)), self.partitions.count)
-            some = shortage.inputs[side].index.between(*self.partitions.bounds(partition), left)
-            left -= some.size
-            yield side, some
+        """A block of that partition; half a block at least, unless no partition has so many tuples."""
+        there = self.tuples.copy()
+        if shortage.preferred is not None:
+            there[1 - shortage.preferred] = 0
+        worth = np.minimum(shortage.rows // 2, there.max())
+        chances = np.where(there >= max(1, worth), self.arrivals[::-1], np.inf)
+        side, partition = divmod(int(np.argmin(chances)), self.partitions.count)
+        yield side, shortage.inputs[side].index.between(*self.partitions.bounds(partition), shortage.rows)
 
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""
@@ -114,17 +108,10 @@ class LeastLikely(PartitionPolicy):
 class BestTask(Reactive):
     """Probes or merges, whichever promises more pairs for each block."""
 
-    def __init__(
-        self,
-        disk: DiskJoin,
-        stamps: Stamps,
-        policy: PartitionPolicy,
-        fan_in: int,
-        room_bytes: Callable[[], int],
-    ) -> None:
+    def __init__(self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy, fan_in: int) -> None:
         self._disk = disk
         self._probing = Probing(disk, stamps, policy)
-        self._merging = Merging(disk, policy.partitions, fan_in, room_bytes, self._probing)
+        self._merging = Merging(disk, policy.partitions, fan_in, self._probing)
 
     @property
     def held_bytes(self) -> int:  # type: ignore[override]
@@ -135,6 +122,11 @@ class BestTask(Reactive):
     def growth_bytes(self) -> int:  # type: ignore[override]
         """Those of both."""
         return self._probing.growth_bytes + self._merging.growth_bytes
+
+    @property
+    def next_growth_bytes(self) -> int:  # type: ignore[override]
+        """That of a merge."""
+        return self._merging.next_growth_bytes
 
     @property
     def is_interrupted(self) -> bool:  # type: ignore[override]

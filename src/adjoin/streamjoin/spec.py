@@ -11,7 +11,7 @@ from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
 from adjoin.master.keys import KeyCodec
 from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
-from adjoin.parts.copying import as_declared, can_be_taken, declared_type, plain_columns, take_rows
+from adjoin.parts.copying import as_declared, batch_of, can_be_taken, declared_type, plain_columns, take_rows
 from adjoin.parts.output import can_be_measured
 from adjoin.streamjoin.grid import LEFT, RIGHT
 
@@ -75,6 +75,7 @@ class TwoInputs:
         within: Distance | None = None,
         between: tuple[str, str] | None = None,
         suffix: str = "_right",
+        columns: Sequence[str] | None = None,
     ) -> None:
         self._schemas = (left, right)
         for side, schema in zip(SIDES, self._schemas, strict=True):
@@ -88,6 +89,8 @@ class TwoInputs:
         same = {key for key, column in pairs.items() if key == column} if self.is_equality else set()
         self.shown = (list(left.names), [name for name in right.names if name not in same])
         self.schema = self._output_schema(suffix)
+        if columns is not None:
+            self._keep_only(columns)
         self.plain = (_plain(left), _plain(right))
         for number, schema in enumerate(self._schemas):
             self.keyed(number, _nothing(schema))
@@ -117,6 +120,23 @@ class TwoInputs:
                 raise SchemaError(f"two output columns would be named {name!r}; choose another suffix=")
         return pa.schema([field.with_type(declared_type(field.type)) for field in fields])
 
+    def _keep_only(self, columns: Sequence[str]) -> None:
+        missing = [name for name in columns if name not in self.schema.names]
+        if missing or isinstance(columns, str):
+            raise OptionError(f"columns={columns!r} must be a list of some of {self.schema.names}")
+        named = dict(
+            zip(
+                self.schema.names,
+                [(side, name) for side in (LEFT, RIGHT) for name in self.shown[side]],
+                strict=True,
+            )
+        )
+        chosen = [name for name in self.schema.names if name in columns]
+        self.shown = tuple(  # type: ignore[assignment]
+            [named[name][1] for name in chosen if named[name][0] == side] for side in (LEFT, RIGHT)
+        )
+        self.schema = pa.schema([self.schema.field(name) for name in chosen])
+
     def keyed(self, side: int, batch: pa.RecordBatch) -> Keyed:
         """The rows of a batch that have a key."""
         plain = plain_columns(batch)
@@ -140,13 +160,13 @@ class TwoInputs:
         """Whether keys that were taken to be the same are."""
         return self._codec.same(self._codec.conform(left, exact=False), right)
 
-    def result(self, first: int, columns: list[pa.Array]) -> pa.RecordBatch:
-        """A batch of results from the columns of one side, then those of the other."""
+    def result(self, first: int, columns: list[pa.Array], rows: int) -> pa.RecordBatch:
+        """A batch of so many results from the columns of one side, then those of the other."""
         if first == RIGHT:
             cut = len(self.shown[RIGHT])
             columns = columns[cut:] + columns[:cut]
         arrays = [as_declared(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return batch_of(arrays, self.schema, rows)
 
 
 def _nothing(schema: pa.Schema) -> pa.RecordBatch:

@@ -79,6 +79,53 @@ class ExponentialGaps:
         return times[1:]
 
 
+class Fragments:
+    """Rows that arrive in fragments, with a silence behind each.
+
+    Args:
+        arrivals: When rows would arrive without silences.
+        fragment_rows: Rows of a fragment.
+        silence: How long a silence is, as a share of the time in which the fragment before it arrived.
+
+    Example:
+        >>> Fragments(ConstantRate(4), fragment_rows=2, silence=0.5).times(5).tolist()
+        [0.25, 0.5, 1.0, 1.25, 1.75]
+
+    Cost:
+        That of the arrivals.
+
+    Reference:
+        M. A. Bornea, V. Vassalos, Y. Kotidis, A. Deligiannakis, Adaptive join operators for result rate
+        optimization on streaming inputs, TKDE 2010, section 5.3.
+    """
+
+    def __init__(self, arrivals: Arrivals, fragment_rows: int, silence: float) -> None:
+        if fragment_rows < 1 or not silence >= 0:
+            raise OptionError(f"fragment_rows={fragment_rows} must be 1 or more, silence={silence} 0 or more")
+        self._arrivals = arrivals
+        self._fragment_rows = fragment_rows
+        self._silence = silence
+        self._arrived_rows = 0
+        self._silent_seconds = 0.0
+        self._began = 0.0
+
+    def times(self, rows: int) -> Seconds:
+        """Seconds from the start at which the next `rows` rows arrive."""
+        times = self._arrivals.times(rows)
+        later = np.empty(rows)
+        done = 0
+        while done < rows:
+            some = min(rows - done, self._fragment_rows - self._arrived_rows % self._fragment_rows)
+            later[done : done + some] = times[done : done + some] + self._silent_seconds
+            done += some
+            self._arrived_rows += some
+            if self._arrived_rows % self._fragment_rows == 0:
+                end = float(times[done - 1])
+                self._silent_seconds += self._silence * (end - self._began)
+                self._began = end
+        return later
+
+
 class SelfSimilarBursts:
     """Rows that arrive in bursts on every scale of time.
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from adjoin.kernels.sampling import fill_units
 
 State = NDArray[np.uint64]
+_PORTION = 4096
 
 
 def state_of(seed: int, purpose: str) -> State:
@@ -41,3 +42,24 @@ def normals(state: State, count: int) -> NDArray[np.float64]:
     """
     radius = np.sqrt(-2 * np.log1p(-units(state, count)))
     return radius * np.cos(2 * np.pi * units(state, count))
+
+
+class Normals:
+    """Numbers as `normals` gives them, the same whatever the sizes in which they are drawn.
+
+    >>> first, second = Normals(1, "steps"), Normals(1, "steps")
+    >>> bool((np.concatenate([first.draw(3), first.draw(9000)]) == second.draw(9003)).all())
+    True
+    """
+
+    def __init__(self, seed: int, purpose: str) -> None:
+        self._state = state_of(seed, purpose)
+        self._spare: NDArray[np.float64] = np.empty(0)
+
+    def draw(self, count: int) -> NDArray[np.float64]:
+        """The next `count` numbers."""
+        missing = max(0, count - len(self._spare))
+        portions = [normals(self._state, _PORTION) for _ in range(-(-missing // _PORTION))]
+        numbers = np.concatenate([self._spare, *portions])
+        self._spare = numbers[count:]
+        return numbers[:count]

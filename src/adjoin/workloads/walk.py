@@ -1,0 +1,47 @@
+"""Values that wander and come back, as prices and temperatures do."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adjoin.errors import OptionError
+from adjoin.kernels.sampling import follow_mean
+from adjoin.workloads.seeds import Normals
+
+
+class MeanRevertingWalk:
+    """Whole keys that follow each other: each is the one before, drawn back to a level, and a random step.
+
+    Args:
+        level: Where it comes back to.
+        deviation: How far it is from there, on average over a long time (one standard deviation).
+        pull: The share of the distance by which it is drawn back in every step, above 0, at most 1; 1 / pull
+            steps are its memory.
+        seed: The same seed gives the same keys, whatever the sizes in which they are drawn.
+
+    Example:
+        >>> keys = MeanRevertingWalk(1850, 20, 0.01, seed=3).draw(200_000)
+        >>> round(float(keys.mean()), -1), round(float(keys.std()), -1)
+        (1850.0, 20.0)
+        >>> bool(abs(np.diff(keys)).max() < 20)
+        True
+
+    Cost:
+        Time O(rows); memory O(rows) beside the result.
+    """
+
+    def __init__(self, level: float, deviation: float, pull: float, *, seed: int = 0) -> None:
+        if not 0 < pull <= 1:
+            raise OptionError(f"pull={pull}: it must be above 0 and at most 1")
+        self._level = level
+        self._pull = pull
+        self._step = deviation * (1 - (1 - pull) ** 2) ** 0.5
+        self._normals = Normals(seed, "walk")
+        self._distance = deviation * float(self._normals.draw(1)[0])
+
+    def draw(self, rows: int) -> NDArray[np.int64]:
+        """The next `rows` keys."""
+        distances = self._step * self._normals.draw(rows)
+        follow_mean(distances, self._distance, self._pull)
+        if rows:
+            self._distance = float(distances[-1])
+        return np.rint(self._level + distances).astype(np.int64)
