@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-on-spark test-in-process test-slow test-spark-versions soak check format bench-engine bench-spark databases figures clean
+.PHONY: help setup demo test test-on-spark test-in-process test-slow test-spark-versions soak check format bench-engine bench-spark bench-streamjoin databases figures clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -71,6 +71,9 @@ bench-engine: $(READY) ## measure SSIJ against LMDB, DuckDB, SQLite and Polars
 
 bench-spark: $(READY) ## measure enrich against Spark's own join, a cached master, DuckDB and LMDB
 	$(BIN)/python -m benchmarks.spark $(ARGS)
+
+bench-streamjoin: $(READY) ## measure DINER against DuckDB, and against a join in unlimited memory
+	$(BIN)/python -m benchmarks.streamjoin $(ARGS)
 
 databases: $(READY) ## get PostgreSQL and MariaDB for `python -m benchmarks.databases`, or say why not
 	@$(BIN)/python -m benchmarks.databases.install

@@ -76,7 +76,7 @@ def _run(setting: Setting, world: World) -> _Run:
         "reactive": metrics["results_reactive"],
         "blocks_flushed": metrics["blocks_flushed"],
         "pages_read": metrics["pages_read"],
-        "buffer_most": max(line.most_waiting, metrics["input_buffer_rows_max"]),
+        "buffer_most": line.most_waiting,
         "buffer_mean": metrics["input_buffer_rows_at_handover"] / phases,
         "refused": line.refused,
     }
@@ -134,6 +134,7 @@ class _Line(SimulatedClock):
         self._join: SpillingJoin | None = None
         self._offers = setting.silence > 0
         self.ahead_rows = world.scaled(MAX_NEW) if setting.algorithm == "DINER" else 0
+        self._is_idle = False
         self.most_waiting = 0
         self.refused = 0.0
 
@@ -151,7 +152,9 @@ class _Line(SimulatedClock):
         yield 0.0, 0
         while sum(self._taken) < total:
             if self._offers and self._coming(1)[0] - self.now() > WAIT_SECONDS:
+                self._is_idle = True
                 found += _count(join.idle(self._coming(self.ahead_rows + 1)[-1] - self.now()))
+                self._is_idle = False
             self._let_pass(max(0.0, self._end_of_portion() - self.now()))
             for side, batch in self._due():
                 found += _count(join.push(SIDES[side], batch))
@@ -162,8 +165,9 @@ class _Line(SimulatedClock):
         super().sleep(seconds)
         if self._join is not None and self._offers:
             waiting = self._waiting()
-            self.most_waiting = max(self.most_waiting, waiting + self._join.rows_waiting)
-            if waiting >= PORTION_ROWS:
+            if self._is_idle:
+                self.most_waiting = max(self.most_waiting, waiting + self._join.rows_waiting)
+            if waiting >= (1 if self._is_idle else PORTION_ROWS):
                 for side, batch in self._due():
                     if not self._join.offer(SIDES[side], batch):
                         self._taken[side] -= batch.num_rows

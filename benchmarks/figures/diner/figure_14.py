@@ -1,0 +1,31 @@
+"""Partly sorted keys."""
+
+from benchmarks.figures.diner.leads import gains, least, said
+from benchmarks.figures.diner.measures import results_online
+from benchmarks.figures.diner.setting import PAPER, Setting, contenders
+from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
+
+
+def verdict(curves: Curves) -> Verdict:
+    """More than the others, however many intervals there are."""
+    found = gains(curves)
+    return Verdict(
+        holds=least(found) > 1,
+        number=f"DINER has {said(found)}",
+        why="" if least(found) > 1 else "{WHY}",
+    )
+
+
+FIGURE = Figure(
+    name="diner-14",
+    paper=PAPER,
+    title="Results before the inputs end, Zipf keys sorted, cut into intervals, and these shuffled",
+    claim="DINER's gain is significant in all cases.",
+    sweep=Sweep(
+        "intervals", (10, 20, 50, 100, 200), lambda setting, x: setting.with_source(intervals=int(x))
+    ),
+    contenders=contenders(Setting()),
+    measure=results_online,
+    verdict=verdict,
+    unit="thousand results",
+)

@@ -1,0 +1,34 @@
+"""The input buffer."""
+
+from benchmarks.figures.diner.delays import SILENCE_SWEEP
+from benchmarks.figures.diner.measures import MAX_NEW, buffer_most
+from benchmarks.figures.diner.setting import PAPER, Setting, contenders
+from benchmarks.figures.figure import Curves, Figure, Verdict
+
+LIMIT = MAX_NEW / PAPER.scale
+
+
+def verdict(curves: Curves) -> Verdict:
+    """DINER's stays within 3 % of MaxNewArr, RPJ's does not."""
+    diner, rpj = max(curves["DINER"]), max(curves["RPJ"])
+    holds = diner <= 1.03 * LIMIT < rpj
+    return Verdict(
+        holds=holds,
+        number=f"DINER at most {diner:,.0f} rows, {100 * (diner / LIMIT - 1):.1f} % above {LIMIT:.0f}; "
+        f"RPJ up to {rpj:,.0f}, HMJ up to {max(curves['HMJ']):,.0f}",
+        why="" if holds else "{WHY}",
+    )
+
+
+FIGURE = Figure(
+    name="diner-table-3",
+    paper=PAPER,
+    title="Most rows in the input buffer during reactive phases; MaxNewArr is 1,000 divided by the scale",
+    claim="DINER's input buffer stays within 3 % of MaxNewArr; RPJ and HMJ let it grow to thousands of rows.",
+    sweep=SILENCE_SWEEP,
+    contenders=contenders(Setting()),
+    measure=buffer_most,
+    verdict=verdict,
+    unit="rows",
+    is_logarithmic=True,
+)

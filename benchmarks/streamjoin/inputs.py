@@ -1,0 +1,80 @@
+"""Two inputs, generated once and kept as Arrow files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from adjoin.workloads import Records, Zipf
+
+ROW_BYTES = 100
+BATCH_ROWS = 50_000
+KINDS = {
+    "uniform": "both inputs draw their keys from as many values as they have rows",
+    "zipf": "the left draws Zipf-1 keys, the right has every key once",
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Two inputs of so many rows each.
+
+    Attributes:
+        kind: One of `KINDS`.
+        rows: Rows of each.
+        seed: Of keys and payloads.
+        folder: Where they are kept.
+    """
+
+    kind: str
+    rows: int
+    seed: int
+    folder: Path
+
+    @property
+    def bytes(self) -> int:
+        """Of both."""
+        return 2 * self.rows * ROW_BYTES
+
+    def paths(self) -> tuple[Path, Path]:
+        """The files of left and right; written if they are not there."""
+        paths = tuple(
+            self.folder / f"{self.kind}-{self.rows}-{self.seed}-{side}.arrow" for side in ("left", "right")
+        )
+        for side, path in enumerate(paths):
+            if not path.exists():
+                self._write(side, path)
+        return paths[0], paths[1]
+
+    def _write(self, side: int, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        records = Records(ROW_BYTES, seed=self.seed + side)
+        keys = self._keys(side)
+        unfinished = path.with_suffix(".unfinished")
+        with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, records.schema) as writer:
+            for begin in range(0, self.rows, BATCH_ROWS):
+                writer.write_batch(records.batch(keys[begin : begin + BATCH_ROWS]))
+        unfinished.rename(path)
+
+    def _keys(self, side: int) -> NDArray[np.int64]:
+        if self.kind == "uniform":
+            return Zipf(self.rows, 0.0, seed=self.seed + side).draw(self.rows)
+        if side == 0:
+            return Zipf(self.rows, 1.0, placement="random", seed=self.seed).draw(self.rows)
+        return np.random.default_rng(self.seed).permutation(self.rows)
+
+
+def open_table(path: Path) -> pa.Table:
+    """The rows of an input, mapped into memory."""
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def alternating(paths: tuple[Path, Path]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Batches of left and right in turn, as they arrive."""
+    files = [pa.ipc.open_file(pa.memory_map(str(path))) for path in paths]
+    for number in range(files[0].num_record_batches):
+        for side, file in zip(("left", "right"), files, strict=True):
+            yield side, file.get_batch(number)
