@@ -12,7 +12,7 @@ _INTRODUCTION = f"""# Two streams joined
 
 Written by `make bench-streamjoin` from [streamjoin.csv](streamjoin.csv); do not edit.
 
-Two inputs with rows of {ROW_BYTES} bytes: key, number, payload; all columns come out as Arrow. Every contender
+Two inputs with rows of {ROW_BYTES} bytes: key, number, payload; all columns come out as Arrow. Each contender
 runs alone in a process of its own, on one core. All of them give the same rows: their number and a sum over
 them are compared. The median of the repetitions counts.
 """

@@ -47,6 +47,9 @@ class FlushPolicy(ABC):
     def flushed(self, side: int, low: Array, tuples: Tuples) -> None:  # noqa: B027
         """Tuples of this side have left memory; keys ascend; these are left."""
 
+    def check_invariants(self, inputs: Sequence[Tuples]) -> None:  # noqa: B027
+        """Raise AssertionError if what it knows contradicts what is in memory."""
+
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""
         return {}

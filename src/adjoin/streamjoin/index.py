@@ -191,18 +191,19 @@ class OrderedIndex:
             if run.gone * _MOST_GONE > len(run):
                 self._runs[number] = self._merged(run, self._no_run())
 
-    def replace(self, before: Array, after: Array) -> None:
-        """Tuples at these places are at those now."""
-        order = np.argsort(before)
-        before, after = before[order], after[order]
-        for run in self._runs:
-            at = np.searchsorted(before, run.place)
-            found = np.flatnonzero(before[np.minimum(at, len(before) - 1)] == run.place)
-            run.place[found] = after[at[found]]
+    def in_order(self, entries: "Entries") -> Array:
+        """The places of these entries, in the order in which the index has them."""
+        return np.concatenate([run.place[at] for run, at in zip(self._runs, entries, strict=True)])
 
-    def key_at(self, entries: "Entries", rank: int) -> int:
-        """The lower end of one of these tuples, counted from the least one, or from the greatest one back."""
-        return int(self.places(entries)[1][rank])
+    def move(self, entries: "Entries", places: Array) -> None:
+        """These entries, as `in_order` gave them, are at other places now."""
+        cut = len(entries.first)
+        self._runs[0].place[entries.first] = places[:cut]
+        self._runs[1].place[entries.second] = places[cut:]
+
+    def keys(self, entries: "Entries") -> Array:
+        """The lower ends of these tuples, in no order."""
+        return np.concatenate([run.low[at] for run, at in zip(self._runs, entries, strict=True)])
 
     def count(self, first: int, last: int) -> int:
         """How many tuples have lower ends from `first` to `last`."""

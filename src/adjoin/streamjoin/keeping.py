@@ -216,4 +216,5 @@ class Keeping:
         for tuples, blocks in zip(self._inputs, self._blocks, strict=True):
             tuples.check_invariants()
             blocks.check_invariants()
+        self._policy.check_invariants(self._inputs)
         assert self._budget.account("tuples") >= self._held_bytes()

@@ -1,6 +1,6 @@
 """Hash partitions: tuples whose scattered keys begin with the same bits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,12 @@ class PartitionPolicy(FlushPolicy):
     def flushed(self, side: int, low: Array, tuples: Tuples) -> None:  # noqa: ARG002
         """Count them no more."""
         self.tuples[side] -= self.count(low)
+
+    def check_invariants(self, inputs: Sequence[Tuples]) -> None:
+        """Raise AssertionError if partitions do not count what is in them."""
+        for counted, tuples in zip(self.tuples, inputs, strict=True):
+            _, low, _ = tuples.index.places(tuples.index.all())
+            assert (counted == self.count(low)).all()
 
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""

@@ -1,6 +1,6 @@
 """DINER's flush policy: three regions of keys for each input, and what each brings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,12 +101,22 @@ class ThreeRegions(FlushPolicy):
             regions.lower = regions.upper = None
         else:
             if regions.lower is None or low[0] <= regions.lower:
-                regions.lower = index.key_at(index.lowest(block), -1)
+                regions.lower = int(index.keys(index.lowest(block)).max())
             if regions.upper is None or low[-1] >= regions.upper or regions.upper <= regions.lower:
-                regions.upper = max(index.key_at(index.highest(block), 0), regions.lower + 1)
+                regions.upper = max(int(index.keys(index.highest(block)).min()), regions.lower + 1)
         below = 0 if regions.lower is None else index.count(_LEAST, regions.lower)
         above = 0 if regions.upper is None else index.count(regions.upper, _GREATEST)
         regions.tuples[:] = above, below, len(index) - above - below
+
+    def check_invariants(self, inputs: Sequence[Tuples]) -> None:
+        """Raise AssertionError if regions overlap, or do not count what is in them."""
+        for regions, tuples in zip(self.regions, inputs, strict=True):
+            if regions.lower is not None and regions.upper is not None:
+                assert regions.lower < regions.upper
+            _, low, _ = tuples.index.places(tuples.index.all())
+            assert (regions.tuples == regions.count(low)).all()
+            assert regions.tuples.sum() == len(tuples)
+            assert (regions.joins >= 0).all()
 
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""

@@ -78,10 +78,12 @@ class Tuples:
         return sum(1 for _ in portions(sizes[first:], self.slots.room_bytes))
 
     def _rows_in_open_slot(self, sizes: Array) -> int:
-        if self._open == _NO_SLOT:
+        """Few rows go where others are, which are written once more; many have slots of their own."""
+        total_bytes = int(sizes.sum())
+        if self._open == _NO_SLOT or 2 * total_bytes > self.slots.room_bytes:
             return 0
         room = self.slots.room_bytes - int(self._filled[self._open])
-        return int(np.searchsorted(np.cumsum(sizes), room, "right"))
+        return len(sizes) if total_bytes <= room else int(np.searchsorted(np.cumsum(sizes), room, "right"))
 
     def add(self, stored: pa.RecordBatch, low: Array, high: Array, joined: Array | None = None) -> None:
         """Tuples in the order of their lower ends; there must be slots for them."""
@@ -131,8 +133,9 @@ class Tuples:
         self._leave(place)
 
     def _leave(self, place: Array) -> None:
-        slots, count = np.unique(place >> 32, return_counts=True)
-        self._rows[slots] -= count.astype(np.int32)
+        left = np.bincount(place >> 32, minlength=len(self._rows))
+        slots = np.flatnonzero(left)
+        self._rows[slots] -= left[slots].astype(np.int32)
         for slot in slots[self._rows[slots] == 0].tolist():
             if slot == self._open:
                 self._open = _NO_SLOT
@@ -148,9 +151,9 @@ class Tuples:
         slot = int(used[np.argmin(self._rows[used])])
         if 2 * self._rows[slot] > self.slots.columns.rows[slot]:
             return False
-        before, _, _ = self.index.places(self.index.in_slot(slot))
-        after = self._put(self.rows_at(before))
-        self.index.replace(before, after)
+        entries = self.index.in_slot(slot)
+        before = self.index.in_order(entries)
+        self.index.move(entries, self._put(self.rows_at(before)))
         self._leave(before)
         return True
 

@@ -101,12 +101,18 @@ def test_the_clock_leaves_what_lies_outside_alone():
     assert index.coldest(9, -1, 99).size == 0
 
 
-@given(places=st.sets(st.integers(0, 50), min_size=1, max_size=20), moves=st.data())
-def test_tuples_can_be_moved(places, moves):
+@given(
+    first=st.sets(st.integers(0, 50), min_size=1, max_size=20), later=st.sets(st.integers(0, 50), max_size=9)
+)
+def test_tuples_of_a_slot_can_be_moved(first, later):
     index = OrderedIndex(are_points=True)
-    before = np.array(sorted(places))
-    index.add(before, before, before)
-    some = np.array(moves.draw(st.lists(st.sampled_from(sorted(places)), min_size=1, unique=True)))
-    index.replace(some, some + 1000)
+    for keys in (first, later):
+        low = np.array(sorted(keys), np.int64)
+        index.add(low, low, (low % 3 << 32) + low)
+    some = index.in_slot(1)
+    before = index.in_order(some)
+    assert set((before & 0xFFFF).tolist()) == {key for key in first | later if key % 3 == 1}
+    index.move(some, before + (7 << 32))
     place, low, _ = index.places(index.all())
-    assert place.tolist() == [key + 1000 if key in some.tolist() else key for key in low.tolist()]
+    assert (place >> 32 == np.where(low % 3 == 1, 8, low % 3)).all()
+    assert (place & 0xFFFF == low).all()

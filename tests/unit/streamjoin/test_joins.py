@@ -30,6 +30,7 @@ arrivals = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["left", "right"]), st.integers(0, 500)),
         st.tuples(st.just("pause"), st.sampled_from([0.01, 0.05, 0.3])),
+        st.tuples(st.just("end"), st.sampled_from(["left", "right"])),
     ),
     max_size=14,
 )
@@ -45,11 +46,15 @@ def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, see
     left, right = Input(LEFT, seed, keys), Input(RIGHT, seed + 1, keys)
     found = []
     join = small(name, **options)
+    ended = set()
     for what, amount in items:
-        if what == "pause":
+        if what == "end":
+            join.end(amount)
+            ended.add(amount)
+        elif what == "pause":
             found += list(join.idle(amount))
-        else:
-            found += list(join.push(what, (left if what == "left" else right).draw(int(amount))))
+        elif what not in ended:
+            found += list(join.push(what, (left if what == "left" else right).draw(amount)))
         join.check_invariants()
         if is_restored:
             before, join = join, small(name, **options)

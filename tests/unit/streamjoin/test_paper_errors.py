@@ -1,0 +1,95 @@
+"""What the paper on DINER has wrong, and what goes wrong with it; D-E1 to D-E3 are in `test_grid`."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adjoin.streamjoin.regions import LOWER, MIDDLE, UPPER, Regions, ThreeRegions
+from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of, small
+
+
+def regions(joins: list[int], tuples: list[int]) -> Regions:
+    return Regions(10, 20, np.array(joins), np.array(tuples))
+
+
+@pytest.mark.parametrize(
+    ("joins", "tuples", "region"),
+    [
+        ([5, 1, 9], [10, 10, 10], LOWER),
+        ([9, 9, 1], [10, 10, 10], MIDDLE),
+        ([3, 2, 9], [30, 10, 10], UPPER),
+        ([4, 4, 4], [10, 10, 10], UPPER),
+        ([9, 4, 4], [10, 10, 10], LOWER),
+    ],
+)
+def test_the_least_useful_region_goes(joins, tuples, region):
+    """D-E4: the one with the fewest joins for a tuple, not the second highest; equal ones in an order."""
+    assert regions(joins, tuples).least_useful == region
+
+
+def test_a_region_without_tuples_is_not_asked():
+    """D-E9: joins by tuples is nothing by nothing there."""
+    with np.errstate(all="raise"):
+        assert regions([0, 0, 7], [0, 0, 10]).least_useful == MIDDLE
+        assert regions([0, 3, 7], [0, 10, 10]).least_useful == LOWER
+
+
+def test_both_tuples_of_a_match_are_credited_where_they_are():
+    """D-E6, D-E10: in the band of a row there are tuples of other regions than its own."""
+    policy = ThreeRegions()
+    for side in (0, 1):
+        policy.regions[side].lower, policy.regions[side].upper = 10, 20
+    policy.joined(0, np.array([9, 9, 15, 21]), np.array([10, 11, 20, 25]))
+    assert policy.regions[0].joins[[LOWER, MIDDLE, UPPER]].tolist() == [2, 1, 1]
+    assert policy.regions[1].joins[[LOWER, MIDDLE, UPPER]].tolist() == [1, 1, 2]
+
+
+def test_tuples_in_memory_meet_those_on_disk_at_the_end():
+    """D-E7: what is in memory when both inputs end has not met what was flushed before it came."""
+    left, right = Input(LEFT, 1, 4_000), Input(RIGHT, 2, 4_000)
+    with small("diner") as join:
+        found = [batch for _ in range(8) for batch in join.push("left", left.draw(400))]
+        assert join.metrics()["rows_on_disk"] > 0
+        found += list(join.push("right", right.draw(50)))
+        assert join.metrics()["rows_in_memory"] > 50
+        found += list(join.finish())
+    assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
+    assert len(found) > 0
+
+
+def test_no_two_moments_are_the_same():
+    """D-E8: a tuple that leaves at the moment at which another arrives would be lost, or found twice."""
+    left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
+    with small("diner") as join:
+        for _ in range(6):
+            for side, rows in (("left", left), ("right", right)):
+                for batch in join.push(side, rows.draw(400)):
+                    del batch
+        moments: list[int] = []
+        for tuples, blocks in zip(join._inputs, join._blocks, strict=True):
+            place, _, _ = tuples.index.places(tuples.index.all())
+            moments += tuples.arrived_at(place).tolist()
+            for number in range(len(blocks)):
+                block, _ = blocks.read(number)
+                moments += [*block.arrived.tolist(), int(block.left[0])]
+                assert (block.arrived < block.left).all()
+    assert len(moments) > 4_000
+    assert len(set(moments)) == len(moments)
+
+
+@pytest.mark.parametrize("ended", ["left", "right"])
+def test_rows_are_taken_while_either_input_goes_on(ended):
+    """D-E5: the arriving phase goes on with one input; D-E14: whose tuples leave first."""
+    left, right = Input(LEFT, 1, 5_000), Input(RIGHT, 2, 5_000)
+    sides: dict[str, Any] = {"left": left, "right": right}
+    other = "right" if ended == "left" else "left"
+    with small("diner") as join:
+        found = list(join.push(ended, sides[ended].draw(600)))
+        join.end(ended)
+        for _ in range(9):
+            found += list(join.push(other, sides[other].draw(400)))
+            join.check_invariants()
+        assert join.metrics()["results_online"] == len(expected(left.table, right.table, "l.k = r.k"))
+        found += list(join.finish())
+    assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
