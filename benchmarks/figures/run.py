@@ -21,17 +21,46 @@ class Curve:
     seconds: float
 
 
+Task = tuple[str, str, World]
+"""A figure, a contender, and where."""
+
+
 def measure(names: Sequence[tuple[Figure[Any], World]], processes: int) -> Iterator[Curve]:
-    """The curves of all figures, as they are done."""
-    tasks = [(figure.name, contender, world) for figure, world in names for contender in figure.contenders]
+    """The curves of all figures, as they are done; what stands in several figures is measured once."""
+    same = _same_curves(names)
+    tasks = [group[0] for group in same]
     if processes == 1:
-        yield from (measure_curve(*task) for task in tasks)
+        for task, group in zip(tasks, same, strict=True):
+            yield from _copies(measure_curve(*task), group)
         return
+    shared = {task[:2]: group for task, group in zip(tasks, same, strict=True)}
     with get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(_measure_task, tasks)
+        for curve in pool.imap_unordered(_measure_task, tasks):
+            yield from _copies(curve, shared[curve.figure, curve.contender])
 
 
-def _measure_task(task: tuple[str, str, World]) -> Curve:
+def _same_curves(names: Sequence[tuple[Figure[Any], World]]) -> list[list[Task]]:
+    """The curves to measure, those with the same settings together."""
+    groups: list[tuple[Any, list[Task]]] = []
+    for figure, world in names:
+        for contender, setting in figure.contenders.items():
+            settings = [figure.sweep.at(setting, x) for x in figure.sweep.values]
+            facts = figure.measure, figure.sweep.values, settings, world
+            group = next((group for others, group in groups if others == facts), None)
+            if group is None:
+                group = []
+                groups.append((facts, group))
+            group.append((figure.name, contender, world))
+    return [group for _, group in groups]
+
+
+def _copies(curve: Curve, group: Sequence[Task]) -> Iterator[Curve]:
+    for number, (figure, contender, _) in enumerate(group):
+        points = tuple({**point, "contender": contender} for point in curve.points)
+        yield Curve(figure, contender, points, 0.0 if number else curve.seconds)
+
+
+def _measure_task(task: Task) -> Curve:
     return measure_curve(*task)
 
 

@@ -98,7 +98,7 @@ def _duckdb(paths: tuple[Path, Path], memory_bytes: int) -> dict[str, Any]:
             "SELECT l.key, l.row, l.payload, r.row AS row_right, r.payload AS payload_right "
             "FROM l JOIN r ON l.key = r.key"
         )
-        seen.take(connection.sql(query).fetch_record_batch(100_000))
+        seen.take(connection.sql(query).to_arrow_reader(100_000))
         seconds = time.perf_counter() - began
     return {"seconds": seconds, "rows": seen.rows, "checksum": seen.checksum, "metrics": {}}
 

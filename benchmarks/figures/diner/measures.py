@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from adjoin.master.device import HARD_DISK, Cost
 from adjoin.parts.clock import SimulatedClock
-from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.frame import INPUT_SHARE, SpillingJoin
 from adjoin.streamjoin.sizes import Sizes
 from adjoin.streamjoin.spec import SIDES
 from adjoin.workloads import ExponentialGaps, Fragments, Records
@@ -111,7 +111,7 @@ def _operator(setting: Setting, line: "_Line", disk: Cost) -> SpillingJoin:
     memory = tuples_bytes + (1 << 20)
     for _ in range(6):  # what is set aside depends a little on the whole
         with make(schema, schema, on="key", memory=memory, **options) as join:
-            memory = tuples_bytes + set_aside(join._sizes)
+            memory = int((tuples_bytes + set_aside(join._sizes)) / (1 - INPUT_SHARE * (setting.silence > 0)))
     times = {"wait_seconds": WAIT_SECONDS, "clock": line, "disk": disk}
     return make(schema, schema, on="key", memory=memory, **times, **options)
 
@@ -130,6 +130,7 @@ class _Line(SimulatedClock):
         self._times = [
             self._arrivals(setting, world, side, batch.num_rows) for side, batch in enumerate(batches)
         ]
+        self._end = max(float(times[-1]) for times in self._times) + WAIT_SECONDS
         self._taken = [0, 0]
         self._join: SpillingJoin | None = None
         self._offers = setting.silence > 0
@@ -153,11 +154,11 @@ class _Line(SimulatedClock):
         while sum(self._taken) < total:
             if self._offers and self._coming(1)[0] - self.now() > WAIT_SECONDS:
                 self._is_idle = True
-                found += _count(join.idle(self._coming(self.ahead_rows + 1)[-1] - self.now()))
+                found += self._count(join.idle(self._coming(self.ahead_rows + 1)[-1] - self.now()))
                 self._is_idle = False
             self._let_pass(max(0.0, self._end_of_portion() - self.now()))
             for side, batch in self._due():
-                found += _count(join.push(SIDES[side], batch))
+                found += self._count(join.push(SIDES[side], batch))
             yield sum(self._taken) / total, found
 
     def sleep(self, seconds: float) -> None:
@@ -202,6 +203,6 @@ class _Line(SimulatedClock):
                 self._taken[side] += count
                 yield side, self.batches[side].slice(first, count)
 
-
-def _count(results: Iterator[pa.RecordBatch]) -> int:
-    return sum(batch.num_rows for batch in results)
+    def _count(self, results: Iterator[pa.RecordBatch]) -> int:
+        """Results that come before all rows have arrived."""
+        return sum(batch.num_rows for batch in results if self.now() <= self._end)

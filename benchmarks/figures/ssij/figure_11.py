@@ -28,7 +28,6 @@ FIGURE = Figure(
     sweep=memory_sweep(),
     contenders={
         "SSIJ": SSIJ,
-        "SSIJ, utilities cleared as in the paper": SSIJ.with_options(decay=0),
         LRU: replace(SSIJ, algorithm="ssij, least recently used"),
     },
     measure=sustainable_rate,

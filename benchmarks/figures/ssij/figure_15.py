@@ -27,7 +27,7 @@ FIGURE = Figure(
     claim="Throughput is low for short scans, and falls again for very long ones, which evict useful pages.",
     sweep=Sweep(
         "pages of the longest scan (maxScan)",
-        (1, 5, 20, 50, 100, 200, 1000),
+        (1, 5, 20, 100, 1000),
         lambda setting, x: setting.with_options(max_scan=int(x)),
         is_logarithmic=True,
     ),

@@ -9,24 +9,23 @@ from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
 
-_DISK_BLOCK_BYTES = 4096
-
 
 class SpillFile:
     """An append-only file of blocks, which nobody else sees: it has no name once it is open.
 
     Args:
         folder: Where it lies; the system's folder for temporary files by default.
-        spend: Is told of every read and write, in blocks of 4096 bytes, so that a simulated disk can let time
-            pass.
+        spend: Is told where every read and write begins and ends, so that a simulated disk can let time pass.
 
     Attributes:
         bytes: Its length.
     """
 
-    def __init__(self, folder: Path | str | None = None, spend: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, folder: Path | str | None = None, spend: Callable[[int, int], None] | None = None
+    ) -> None:
         self._folder = str(folder or tempfile.gettempdir())
-        self._spend = spend or (lambda _: None)
+        self._spend = spend or (lambda _begin, _end: None)
         try:
             self._file = tempfile.TemporaryFile(dir=folder, prefix="adjoin-", buffering=0)  # noqa: SIM115
         except OSError as error:
@@ -48,7 +47,7 @@ class SpillFile:
                 f"cannot write {len(block):,} bytes to {self._folder}: {error.strerror}; make room and go on"
             ) from error
         self.bytes += len(block)
-        self._spend(-(-len(block) // _DISK_BLOCK_BYTES))
+        self._spend(begin, self.bytes)
         return begin, int(hash_bytes(block, 0, len(block)))
 
     def read(self, begin: int, target: Array, checksum: int) -> None:
@@ -66,7 +65,7 @@ class SpillFile:
             if count == 0:
                 raise CorruptionError(f"a spilled block at byte {begin} was cut off")
             left = left[count:]
-        self._spend(-(-len(target) // _DISK_BLOCK_BYTES))
+        self._spend(begin, begin + len(target))
         if int(hash_bytes(target, 0, len(target))) != checksum:
             raise CorruptionError(f"a spilled block at byte {begin} is damaged; join the inputs again")
 

@@ -1,6 +1,7 @@
 """Blocks on disk joined with each other, one inner block at a time."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -48,11 +49,12 @@ class DiskJoin:
         self.limit_pairs = limit_pairs
         self._counts = counts
         self._outer: _Outer | None = None
+        self._read_last = 0, -1
 
     def read(self, side: int, number: int) -> tuple[Block, pa.RecordBatch]:
         """Read a block with its rows."""
         block = self.blocks[side].read(number)
-        self._count_reads(side, [number])
+        self._count_read(side, number)
         return block
 
     def join(
@@ -66,7 +68,10 @@ class DiskJoin:
             inner_number: The inner block.
             past: Knows pairs that have met on disk before.
         """
-        tuples, inner = self._load_outer(outer, numbers), 1 - outer
+        while not self.load(outer, numbers):
+            continue
+        assert self._outer is not None
+        tuples, inner = self._outer.tuples, 1 - outer
         first, last = self.blocks[inner].reach_of(inner_number)
         if first > tuples.reach[-1] or last < tuples.low[0]:
             return
@@ -99,19 +104,22 @@ class DiskJoin:
             self._outer.close()
             self._outer = None
 
-    def _load_outer(self, side: int, numbers: Sequence[int]) -> "_Outer":
-        """The outer blocks in memory, as one sorted list."""
+    def load(self, side: int, numbers: Sequence[int]) -> bool:
+        """Whether these outer blocks are in memory; if not, one more of them is now."""
         if self._outer is None or self._outer.wanted != (side, tuple(numbers)):
             self.close()
             self._outer = _Outer(side, numbers, self.inputs[side], self.blocks[side])
-            self._count_reads(side, numbers)
-        return self._outer
+        number = self._outer.load_next()
+        if number is not None:
+            self._count_read(side, number)
+        return number is None
 
-    def _count_reads(self, side: int, numbers: Sequence[int]) -> None:
+    def _count_read(self, side: int, number: int) -> None:
         """A seek goes to every block that does not follow the one before."""
-        self._counts.pages_read += len(numbers)
-        self._counts.seeks += 1 + int(np.count_nonzero(np.diff(numbers) != 1))
-        self._counts.bytes_read += sum(self.blocks[side].bytes_of(number) for number in numbers)
+        self._counts.pages_read += 1
+        self._counts.seeks += self._read_last != (side, number - 1)
+        self._counts.bytes_read += self.blocks[side].bytes_of(number)
+        self._read_last = side, number
 
 
 def never_in_memory_together(arrived: Array, left: Array, other_arrived: Array, other_left: Array) -> Array:
@@ -120,34 +128,52 @@ def never_in_memory_together(arrived: Array, left: Array, other_arrived: Array, 
 
 
 class _Outer:
-    """Outer blocks in memory, sorted by the lower ends of their tuples' intervals."""
+    """Outer blocks that come into memory one by one."""
 
     def __init__(self, side: int, numbers: Sequence[int], tuples: Tuples, blocks: Blocks) -> None:
         self.wanted = side, tuple(numbers)
         self._tuples = tuples
+        self._blocks = blocks
         self._slots: list[int] = []
-        loaded, place = [], []
-        for number in numbers:
-            slot = tuples.take_slot()
-            self._slots.append(slot)
-            try:
-                block = blocks.read_into(number, tuples.slots, slot)
-            except BaseException:
-                self.close()
-                raise
-            loaded.append(block)
-            place.append((np.int64(slot) << 32) + np.arange(len(block)))
-        order = argsort_keys(np.concatenate([block.low for block in loaded]))
-        self.low, self.high, self.arrived, self.left = (
-            np.concatenate([getattr(block, name) for block in loaded])[order]
-            for name in ("low", "high", "arrived", "left")
-        )
-        self.place = np.concatenate(place)[order]
-        self.block = np.repeat(np.arange(len(loaded), dtype=np.int32), [len(block) for block in loaded])[
-            order
-        ]
-        self.reach = np.maximum.accumulate(self.high)
+        self._loaded: list[Block] = []
+
+    def load_next(self) -> int | None:
+        """Read one more block; returns its number, None if all are there."""
+        if len(self._slots) == len(self.wanted[1]):
+            return None
+        number, slot = self.wanted[1][len(self._slots)], self._tuples.take_slot()
+        try:
+            self._loaded.append(self._blocks.read_into(number, self._tuples.slots, slot))
+        except BaseException:
+            self._tuples.free_slot(slot)
+            raise
+        self._slots.append(slot)
+        return number
+
+    @cached_property
+    def tuples(self) -> "_Sorted":
+        """All tuples of these blocks."""
+        return _Sorted(self._loaded, self._slots)
 
     def close(self) -> None:
         for slot in self._slots:
             self._tuples.free_slot(slot)
+
+
+class _Sorted:
+    """Tuples of blocks in slots, sorted by the lower ends of their intervals."""
+
+    def __init__(self, blocks: Sequence[Block], slots: Sequence[int]) -> None:
+        order = argsort_keys(np.concatenate([block.low for block in blocks]))
+        self.low, self.high, self.arrived, self.left = (
+            np.concatenate([getattr(block, name) for block in blocks])[order]
+            for name in ("low", "high", "arrived", "left")
+        )
+        place = [
+            (np.int64(slot) << 32) + np.arange(len(block)) for slot, block in zip(slots, blocks, strict=True)
+        ]
+        self.place = np.concatenate(place)[order]
+        self.block = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(block) for block in blocks])[
+            order
+        ]
+        self.reach = np.maximum.accumulate(self.high)

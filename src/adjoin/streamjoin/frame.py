@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ from adjoin.streamjoin.spec import Keyed, On, TwoInputs
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Tuples, places_of
 
-_INPUT_SHARE = 1 / 10
+_DISK_BLOCK_BYTES = 4096
+INPUT_SHARE = 1 / 10
 """Of the memory, for rows that come while the operator works; once there were such rows."""
 _LEAST_ROW_BYTES = 64
 """Rows that are smaller are written in several blocks at a time."""
@@ -92,6 +94,7 @@ class SpillingJoin(TwoInputJoin):
         self._max_new, self._wait_seconds = max_new, wait_seconds
         self._clock = clock or SystemClock()
         self._disk = disk
+        self._head = 0, -1
         self._budget = MemoryBudget(parse_bytes(memory))
         self._sizes = sizes = Sizes.of(self._budget.total_bytes, self._spec.plain, max_outer, block_bytes)
         for name, held in (
@@ -104,7 +107,7 @@ class SpillingJoin(TwoInputJoin):
             Tuples(plain, are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
             for plain, points in zip(self._spec.plain, self._spec.are_points, strict=True)
         )
-        self._files = tuple(SpillFile(spill, self._spend) for _ in (LEFT, RIGHT))
+        self._files = tuple(SpillFile(spill, partial(self._spend, side)) for side in (LEFT, RIGHT))
         self._blocks = tuple(
             Blocks(tuples.schema, are_points=points, most_bytes=sizes.slot_bytes, file=file)
             for tuples, points, file in zip(self._inputs, self._spec.are_points, self._files, strict=True)
@@ -135,9 +138,13 @@ class SpillingJoin(TwoInputJoin):
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         """What chooses the tuples that leave memory, and what joins those on disk while nothing arrives."""
 
-    def _spend(self, disk_blocks: int) -> None:
+    def _spend(self, side: int, begin: int, end: int) -> None:
+        """A simulated disk reads or writes; it is positioned unless it goes on where it was."""
         if self._disk is not None:
-            self._clock.sleep(self._disk.seconds(1, disk_blocks))
+            is_there = self._head == (side, begin)
+            self._head = side, end
+            blocks = -(-(end - begin) // _DISK_BLOCK_BYTES)
+            self._clock.sleep(self._disk.seconds(0 if is_there else 1, blocks))
 
     def metrics(self) -> dict[str, Any]:
         """Counters since the start.
@@ -171,7 +178,7 @@ class SpillingJoin(TwoInputJoin):
         self._check_open()
         number = self._checked(side, batch)
         rows = compact(plain_columns(batch))
-        self._kept.input_bytes = int(self._budget.total_bytes * _INPUT_SHARE)
+        self._kept.input_bytes = int(self._budget.total_bytes * INPUT_SHARE)
         if rows.nbytes > min(self._kept.input_room_bytes, self._budget.free_bytes - self._kept.spare_bytes):
             return False
         self._budget.add("input", rows.nbytes)

@@ -13,7 +13,7 @@ from adjoin.streamjoin.reactive import Reactive
 
 
 class NestedLoops(Reactive):
-    """A unit of work is one inner block, joined with some outer ones.
+    """A unit of work is one block: an outer one that is read, or an inner one joined with the outer ones.
 
     Args:
         disk: Joins blocks.
@@ -37,10 +37,13 @@ class NestedLoops(Reactive):
         return self.grid.next_step(self._lengths, self._most_outer) is not None
 
     def work(self) -> Iterator[pa.RecordBatch]:
-        """Join one inner block."""
+        """Read an outer block, or join an inner one."""
         step = self.grid.next_step(self._lengths, self._most_outer)
-        if step is not None:
-            yield from self._disk.join(step.outer, range(step.outer_begin, step.outer_end), step.inner_block)
+        if step is None:
+            return
+        outer = range(step.outer_begin, step.outer_end)
+        if self._disk.load(step.outer, outer):
+            yield from self._disk.join(step.outer, outer, step.inner_block)
             self.grid.finished()
 
     def close(self) -> None:
