@@ -1,23 +1,14 @@
 """Results over time, the prices of a stock."""
 
-from benchmarks.figures.diner.leads import gains, least, said
+from benchmarks.figures.diner.leads import leading
 from benchmarks.figures.diner.measures import results_online
 from benchmarks.figures.diner.setting import PAPER, Setting, contenders
 from benchmarks.figures.diner.sources import CSCO
-from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
+from benchmarks.figures.figure import Figure, Sweep
 
 OTHERS = ("RPJ", "HMJ", "XJoin")
 
-
-def verdict(curves: Curves) -> Verdict:
-    """DINER has more at every time."""
-    found = gains(curves, OTHERS)
-    return Verdict(
-        holds=least(found) > 1,
-        number=f"DINER has {said(found)}",
-        why="" if least(found) > 1 else "{WHY}",
-    )
-
+WHY = "see above"
 
 FIGURE = Figure(
     name="diner-07",
@@ -29,6 +20,6 @@ FIGURE = Figure(
     ),
     contenders=contenders(Setting(source=CSCO), "DINER", *OTHERS),
     measure=results_online,
-    verdict=verdict,
+    verdict=leading(WHY, OTHERS),
     unit="thousand results",
 )

@@ -21,7 +21,7 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=holds,
         number=f"DINER has {said(found)}" + ("" if shrinks else "; not always more with less memory"),
-        why="" if holds else "{WHY}",
+        why="" if holds else "see above",
     )
 
 

@@ -1,24 +1,12 @@
 """Normal keys, different variances."""
 
-from benchmarks.figures.diner.leads import gains, least, said
+from benchmarks.figures.diner.leads import leading_more
 from benchmarks.figures.diner.measures import results_online
 from benchmarks.figures.diner.setting import PAPER, Setting, contenders
 from benchmarks.figures.diner.sources import NormalPair
-from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
+from benchmarks.figures.figure import Figure, Sweep
 
-
-def verdict(curves: Curves) -> Verdict:
-    """More than the others, and the more the further apart the relations are."""
-    found = gains(curves)
-    grows = all(ratios[-1] > ratios[0] for ratios in found.values())
-    holds = least(found) > 1 and grows
-    return Verdict(
-        holds=holds,
-        number=f"DINER has {said(found)}, "
-        + ", ".join(f"{ratios[0]:.2f} -> {ratios[-1]:.2f} x {other}" for other, ratios in found.items()),
-        why="" if holds else "{WHY}",
-    )
-
+WHY = "see above"
 
 FIGURE = Figure(
     name="diner-12",
@@ -32,6 +20,6 @@ FIGURE = Figure(
     ),
     contenders=contenders(Setting(source=NormalPair())),
     measure=results_online,
-    verdict=verdict,
+    verdict=leading_more(WHY),
     unit="thousand results",
 )

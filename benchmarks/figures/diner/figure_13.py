@@ -14,7 +14,7 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=min(ratios) > 1,
         number=f"DINER has {min(ratios):.2f} to {max(ratios):.2f} x PMJ",
-        why="" if min(ratios) > 1 else "{WHY}",
+        why="" if min(ratios) > 1 else "see above",
     )
 
 

@@ -14,7 +14,7 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=holds,
         number=f"DINER has {said(found)}",
-        why="" if holds else "{WHY}",
+        why="" if holds else "see above",
     )
 
 

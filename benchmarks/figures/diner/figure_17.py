@@ -1,22 +1,13 @@
 """Prices of a stock, with silences."""
 
 from benchmarks.figures.diner.delays import SILENCE_SWEEP
-from benchmarks.figures.diner.leads import gains, least, said
+from benchmarks.figures.diner.leads import leading
 from benchmarks.figures.diner.measures import results_online
 from benchmarks.figures.diner.setting import PAPER, Setting, contenders
 from benchmarks.figures.diner.sources import CSCO
-from benchmarks.figures.figure import Curves, Figure, Verdict
+from benchmarks.figures.figure import Figure
 
-
-def verdict(curves: Curves) -> Verdict:
-    """More than the others, however long the silences are."""
-    found = gains(curves)
-    return Verdict(
-        holds=least(found) > 1,
-        number=f"DINER has {said(found)}",
-        why="" if least(found) > 1 else "{WHY}",
-    )
-
+WHY = "see above"
 
 FIGURE = Figure(
     name="diner-17",
@@ -26,6 +17,6 @@ FIGURE = Figure(
     sweep=SILENCE_SWEEP,
     contenders=contenders(Setting(source=CSCO)),
     measure=results_online,
-    verdict=verdict,
+    verdict=leading(WHY),
     unit="thousand results",
 )

@@ -24,7 +24,7 @@ def verdict(curves: Curves) -> Verdict:
         holds=holds,
         number=f"DINER has {curves['DINER'][0]:.0f} to {curves['DINER'][-1]:.0f} % of the result: "
         f"{said(found)}",
-        why="" if holds else "{WHY}",
+        why="" if holds else "see above",
     )
 
 

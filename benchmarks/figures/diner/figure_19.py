@@ -14,7 +14,7 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=ratio >= 0.9,
         number=f"the least is {ratio:.3f} of the most",
-        why="" if ratio >= 0.9 else "{WHY}",
+        why="" if ratio >= 0.9 else "see above",
     )
 
 

@@ -1,18 +1,19 @@
 """What several figures claim: DINER delivers more than the others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from benchmarks.figures.figure import Curves
+from benchmarks.figures.figure import Curves, Verdict
+
+Gains = dict[str, tuple[float, ...]]
+"""Results of DINER by those of each other, over the sweep."""
 
 
-def gains(
-    curves: Curves, others: Sequence[str] = ("RPJ", "HMJ"), suffix: str = ""
-) -> dict[str, tuple[float, ...]]:
-    """Results of DINER by those of each other, over the sweep."""
+def gains(curves: Curves, others: Sequence[str] = ("RPJ", "HMJ"), suffix: str = "") -> Gains:
+    """What DINER gains over each other; a suffix follows the names of the curves."""
     return {other: curves.ratios(f"DINER{suffix}", f"{other}{suffix}") for other in others}
 
 
-def said(found: dict[str, tuple[float, ...]]) -> str:
+def said(found: Gains) -> str:
     """The gains in words.
 
     >>> said({"RPJ": (1.5, 2.0), "HMJ": (3.0, 2.5)})
@@ -21,11 +22,34 @@ def said(found: dict[str, tuple[float, ...]]) -> str:
     return ", ".join(f"{min(ratios):.2f} to {max(ratios):.2f} x {other}" for other, ratios in found.items())
 
 
-def least(found: dict[str, tuple[float, ...]]) -> float:
+def least(found: Gains) -> float:
     """The least gain over any other."""
     return min(min(ratios) for ratios in found.values())
 
 
-def most(found: dict[str, tuple[float, ...]]) -> float:
+def most(found: Gains) -> float:
     """The greatest gain over any other."""
     return max(max(ratios) for ratios in found.values())
+
+
+def leading(why: str = "", others: Sequence[str] = ("RPJ", "HMJ")) -> Callable[[Curves], Verdict]:
+    """The claim that DINER has more than the others at every point."""
+
+    def verdict(curves: Curves) -> Verdict:
+        found = gains(curves, others)
+        return Verdict(least(found) > 1, f"DINER has {said(found)}", why)
+
+    return verdict
+
+
+def leading_more(why: str = "", goal: float = 1.0) -> Callable[[Curves], Verdict]:
+    """The claim that it has more, up to `goal` times as much, and gains the more the further the sweep goes."""
+
+    def verdict(curves: Curves) -> Verdict:
+        found = gains(curves)
+        grows = all(ratios[-1] > ratios[0] for ratios in found.values())
+        ends = ", ".join(f"{ratios[0]:.2f} -> {ratios[-1]:.2f} x {other}" for other, ratios in found.items())
+        holds = least(found) > 1 and most(found) >= goal and grows
+        return Verdict(holds, f"DINER has {said(found)}; {ends}", why)
+
+    return verdict

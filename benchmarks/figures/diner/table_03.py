@@ -18,7 +18,7 @@ def verdict(curves: Curves) -> Verdict:
         holds=holds,
         number=f"DINER at most {diner - LIMIT:,.0f} rows more than the {LIMIT:.0f} of MaxNewArr; "
         f"RPJ up to {rpj:,.0f}, HMJ up to {max(curves['HMJ']):,.0f}",
-        why="" if holds else "{WHY}",
+        why="" if holds else "see above",
     )
 
 

@@ -22,7 +22,7 @@ def verdict(curves: Curves) -> Verdict:
         number="; ".join(
             f"{name} " + " / ".join(f"{x:.0f}" for x in curves[name]) + " %" for name in CLAIMED
         ),
-        why="" if holds else "{WHY}",
+        why="" if holds else "see above",
     )
 
 

@@ -153,8 +153,7 @@ class Blocks:
 
     def groups(self, numbers: Array) -> Array:
         """The group of each block; -1: of none."""
-        groups: Array = self._all()["group"][numbers]
-        return groups
+        return np.array([self.group_of(number) for number in numbers], np.int32)
 
     def group_of(self, number: int) -> int:
         """The group of a block; -1: of none."""

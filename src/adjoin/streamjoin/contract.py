@@ -49,14 +49,17 @@ class TwoInputJoin(Operator):
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Both inputs have ended: put out all that is missing."""
+        return self._alone(self._end_both())
+
+    def _end_both(self) -> Iterator[pa.RecordBatch]:
         self._has_ended[:] = [True, True]
-        return self._alone(self._finish())
+        yield from self._finish()
 
     def run(self, arrivals: Iterable[Arrival]) -> Iterator[pa.RecordBatch]:
         """Join two whole inputs: `("left" or "right", batch)`, `(side, None)` where one ends, or a pause."""
         for item in self._paced(arrivals):
             if item is None:
-                yield from self.idle(0)
+                yield from self._alone(self._waited())
             elif isinstance(item, Pause):
                 yield from self.idle(item.seconds)
             elif item[1] is None:
@@ -74,6 +77,10 @@ class TwoInputJoin(Operator):
 
     @abstractmethod
     def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _waited(self) -> Iterator[pa.RecordBatch]:
+        """What is done when `_paced` gave None."""
 
     @abstractmethod
     def _finish(self) -> Iterator[pa.RecordBatch]: ...

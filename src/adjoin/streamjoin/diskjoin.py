@@ -17,8 +17,8 @@ from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.spec import TwoInputs
 from adjoin.streamjoin.tuples import Tuples, places_of
 
-OUTER_BYTES = 52
-"""Of a tuple of an outer block beside its slot: interval, place, block and both moments."""
+OUTER_BYTES = 84
+"""Of a tuple of an outer block beside its slot: interval, place, block, moments; twice while it is sorted."""
 
 
 class DiskJoin:

@@ -16,12 +16,12 @@ class Shortage:
 
     Attributes:
         inputs: What of each input is there.
-        rows: About so many tuples are to leave.
+        rows: Of each side, how many tuples are about a block; so many or more are to leave.
         preferred: The side that nothing will ask for any more; None where there is no such side with tuples.
     """
 
     inputs: Sequence[Tuples]
-    rows: int
+    rows: tuple[int, int]
     preferred: int | None
 
 

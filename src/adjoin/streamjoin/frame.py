@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import AdjoinError, OptionError
+from adjoin.errors import AdjoinError
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.master.device import Cost
 from adjoin.master.predicate import Distance
@@ -31,7 +31,7 @@ from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.keeping import Keeping
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.results import Results, sizes_of
-from adjoin.streamjoin.sizes import Sizes
+from adjoin.streamjoin.sizes import Sizes, check_options
 from adjoin.streamjoin.spec import Keyed, On, TwoInputs
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Tuples, places_of
@@ -39,8 +39,6 @@ from adjoin.streamjoin.tuples import Tuples, places_of
 _DISK_BLOCK_BYTES = 4096
 INPUT_SHARE = 1 / 10
 """Of the memory, for rows that come while the operator works; once there were such rows."""
-_LEAST_ROW_BYTES = 64
-"""Rows that are smaller are written in several blocks at a time."""
 
 
 class SpillingJoin(TwoInputJoin):
@@ -70,6 +68,9 @@ class SpillingJoin(TwoInputJoin):
         disk: What reading and writing cost on the clock, if that is a simulated one.
     """
 
+    copies: ClassVar[int] = 1
+    """Of blocks while they are joined in a reactive phase."""
+
     def __init__(
         self,
         left: pa.Schema,
@@ -90,13 +91,15 @@ class SpillingJoin(TwoInputJoin):
         disk: Cost | None = None,
     ) -> None:
         super().__init__(TwoInputs(left, right, on, within, between, suffix, columns), (left, right))
-        _check_options(max_outer, max_new, wait_seconds, block_bytes)
+        check_options(max_outer, max_new, wait_seconds, block_bytes)
         self._max_new, self._wait_seconds = max_new, wait_seconds
         self._clock = clock or SystemClock()
         self._disk = disk
         self._head = 0, -1
         self._budget = MemoryBudget(parse_bytes(memory))
-        self._sizes = sizes = Sizes.of(self._budget.total_bytes, self._spec.plain, max_outer, block_bytes)
+        self._sizes = sizes = Sizes.of(
+            self._budget.total_bytes, self._spec.plain, max_outer, block_bytes, self.copies
+        )
         for name, held in (
             ("notes", sizes.notes_bytes),
             ("work", sizes.work_bytes),
@@ -187,27 +190,45 @@ class SpillingJoin(TwoInputJoin):
 
     def snapshot(self) -> Iterator[tuple[str, bytes]]:
         """All state, between two calls, as named values for `restore`; see `snapshots.dump`."""
-        if self._busy or self._pending or self._kept.is_behind or self._reactive.is_interrupted:
-            raise AdjoinError(
-                "a snapshot is taken between two calls, with nothing waiting in the input buffer"
-            )
         self._check_open()
+        if self._busy or self._pending or self._is_unfinished():
+            raise AdjoinError(
+                "a snapshot is taken between two calls, with nothing waiting in the input buffer and nothing "
+                "left over from a call that failed"
+            )
         facts = {
             "now": self._stamps.now,
             "rows_out": self._rows_out,
-            "has_ended": self._has_ended,
+            "has_ended": list(self._has_ended),
             "reactive": self._reactive.to_json(),
-            "counts": vars(self.counts),
+            "counts": dict(vars(self.counts)),
+            "input_bytes": self._kept.input_bytes,
             "policy": self._policy.to_json(),
         }
-        return snapshots.dump(facts, self._inputs, self._blocks, self._sizes.piece_rows)
+        return self._dumped(facts)
+
+    def _dumped(self, facts: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+        self._busy = True
+        try:
+            yield from snapshots.dump(facts, self._inputs, self._blocks, self._sizes.piece_rows)
+        finally:
+            self._busy = False
+
+    def _is_unfinished(self) -> bool:
+        """Whether something was interrupted."""
+        return self._kept.is_behind or self._reactive.is_interrupted or self._cleaning is not None
 
     def restore(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Go on from a snapshot of an operator with the same arguments; this one must be new."""
         self._check_open()
         if self._stamps.now:
             raise AdjoinError("only a new operator can be restored; make one")
-        facts = snapshots.load(values, self._inputs, self._blocks)
+        try:
+            facts = snapshots.load(values, self._inputs, self._blocks)
+        except BaseException:
+            self._ended = True
+            raise
+        self._kept.input_bytes = facts["input_bytes"]
         self._stamps.now, self._rows_out = facts["now"], facts["rows_out"]
         self._has_ended[:] = facts["has_ended"]
         self._reactive.restore(facts["reactive"])
@@ -230,28 +251,29 @@ class SpillingJoin(TwoInputJoin):
         self._reactive.check_invariants()
         assert self._pending_rows == sum(batch.num_rows for _, batch in self._pending)
 
-    # The contract.
-
     def _paced(self, arrivals: Iterable[Arrival]) -> Iterable[Arrival | None]:
         if not isinstance(self._clock, SystemClock):
             return arrivals
         return paced(arrivals, lambda: self._wait_seconds if self._reactive.has_more() else None)
 
     def _push(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        self._await(side, plain_columns(batch))
+        self._await(side, batch)
         yield from self._arriving()
 
     def _idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
         end = self._clock.now() + seconds
         yield from self._arriving()
-        if seconds >= self._wait_seconds and not isinstance(self._clock, SystemClock):
+        if seconds >= self._wait_seconds:
             self._clock.sleep(self._wait_seconds)
-        while self._reactive.has_more():
-            yield from self._react(end)
-            yield from self._arriving()
-            if not self._clock.now() < end:
-                break
+            while self._reactive.has_more() and self._clock.now() < end:
+                yield from self._react(end)
+                yield from self._arriving()
         self._clock.sleep(max(0.0, end - self._clock.now()))
+
+    def _waited(self) -> Iterator[pa.RecordBatch]:
+        """Nothing has come for as long as a reactive phase waits: do a unit of work, and look again."""
+        yield from self._arriving()
+        yield from self._react(self._clock.now())
 
     def _finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._arriving()
@@ -294,8 +316,11 @@ class SpillingJoin(TwoInputJoin):
         yield from ()
 
     def _piece_rows(self, side: int, batch: pa.RecordBatch) -> int:  # noqa: ARG002
-        """How many rows of the batch to take in at a time."""
-        return self._sizes.piece_rows
+        """How many rows of the batch to take in at a time: as many as one step may copy."""
+        rows = min(batch.num_rows, self._sizes.piece_rows)
+        while rows > 1 and batch.slice(0, rows).nbytes > self._sizes.work_bytes // 2:
+            rows //= 2
+        return rows
 
     def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Join rows with the other input's in memory, then keep them there."""
@@ -331,26 +356,28 @@ class SpillingJoin(TwoInputJoin):
 
     def _react(self, end: float) -> Iterator[pa.RecordBatch]:
         """Join blocks on disk, until rows have arrived or time is over; one unit of work at a time."""
-        with closing(self._reactive):
-            while self._reactive.has_more():
-                yield from self._work()
-                if self._pending_rows > self._max_new or not self._clock.now() < end:
-                    break
+        while self._reactive.has_more():
+            yield from self._work()
+            if self._pending_rows > self._max_new or not self._clock.now() < end:
+                break
         self.counts.reactive_phases += 1
         self.counts.input_buffer_rows_at_handover += self._pending_rows
 
     def _work(self) -> Iterator[pa.RecordBatch]:
-        self._kept.make_room_for_work()
+        if not self._reactive.is_interrupted:  # else nothing may leave memory before it is done
+            self._budget.set("directory", self._kept.make_room_for_work())
         try:
             for batch in self._reactive.work():
                 self.counts.results_reactive += batch.num_rows
                 yield batch
         finally:
+            self._budget.set("directory", 0)
             self._kept.account()
 
     def _cleanup(self) -> Iterator[pa.RecordBatch]:
         """Write what is in memory, and join the rest of the blocks with all memory for the outer ones."""
         if self._cleaning is None:
+            self._reactive.close()
             self._budget.set("reading", 0)
             if any(map(len, self._blocks)):  # else all tuples have met in memory
                 self._write_all()
@@ -362,24 +389,11 @@ class SpillingJoin(TwoInputJoin):
                 yield batch
 
     def _write_all(self) -> None:
-        rows = max(1, self._sizes.slot_bytes // _LEAST_ROW_BYTES)
         for side, tuples in enumerate(self._inputs):
             while len(tuples):
-                self._kept.write(side, tuples.index.lowest(rows))
+                self._kept.write(side, tuples.index.lowest(self._kept.block_rows(side)))
 
     def _most_outer(self) -> int:
         rows = max((blocks.rows / len(blocks) for blocks in self._blocks if len(blocks)), default=1.0)
         per_block = self._sizes.slot_bytes + rows * OUTER_BYTES
         return max(self._sizes.max_outer, int((self._budget.free_bytes - self._sizes.slot_bytes) / per_block))
-
-
-def _check_options(max_outer: int | None, max_new: int, wait_seconds: float, block_bytes: int | None) -> None:
-    for name, value, least in (
-        ("max_outer", max_outer, 1),
-        ("max_new", max_new, 0),
-        ("block_bytes", block_bytes, 1),
-    ):
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
-    if not wait_seconds >= 0:
-        raise OptionError(f"wait_seconds={wait_seconds!r} must not be negative")

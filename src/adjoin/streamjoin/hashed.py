@@ -28,3 +28,37 @@ class HashedJoin(SpillingJoin):
 
     def _keyed(self, side: int, piece: pa.RecordBatch) -> Keyed:
         return super()._keyed(side, piece).scattered()
+
+
+class MergingJoin(HashedJoin):
+    """A hashed join that merges sorted runs on disk.
+
+    Args:
+        left: Schema of the left input.
+        right: Schema of the right input.
+        on: Key: a name, a list of names, or `{"left column": "right column"}`.
+        memory: Budget of the whole operator.
+        fan_in: Most runs that are merged at a time (F).
+        **options: Those of `SpillingJoin`, but for `within`, `between` and `max_outer`.
+    """
+
+    copies = 3
+    """Of what was read before: as it is, with a block more, and in order."""
+
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        memory: int | str = "64MB",
+        *,
+        fan_in: int = 10,
+        **options: Any,
+    ) -> None:
+        if not isinstance(fan_in, int) or fan_in < 2:
+            raise OptionError(f"fan_in={fan_in!r} must be a whole number of at least 2")
+        self._fan_in = fan_in
+        most_blocks = max(fan_in, 4) + 2  # one of each run, and two more
+        if "max_outer" in options:
+            raise OptionError("max_outer= is for DINER; this join takes fan_in=")
+        super().__init__(left, right, on, memory, **{"max_outer": most_blocks, "max_new": 0, **options})

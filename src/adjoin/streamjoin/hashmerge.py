@@ -1,26 +1,22 @@
 """Hash-merge join: pairs of hash partitions leave together, and are merged on disk."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from adjoin.errors import OptionError
 from adjoin.streamjoin.flushing import FlushPolicy, Shortage
 from adjoin.streamjoin.grid import LEFT, RIGHT
-from adjoin.streamjoin.hashed import HashedJoin
+from adjoin.streamjoin.hashed import MergingJoin
 from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.merging import Merging
 from adjoin.streamjoin.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.spec import On
 
 _BALANCE = 1 / 16
 """By so much of the tuples in memory one input may have more than the other."""
 
 
-class HashMergeJoin(HashedJoin):
+class HashMergeJoin(MergingJoin):
     """Joins two streams in bounded memory; both sides of a partition make room.
 
     How it works: see `SpillingJoin` for the phases. When memory is full, a partition of both inputs is
@@ -46,20 +42,6 @@ class HashMergeJoin(HashedJoin):
         - What is left at the end is joined as in `DINER`.
     """
 
-    def __init__(
-        self,
-        left: pa.Schema,
-        right: pa.Schema,
-        on: On,
-        memory: int | str = "64MB",
-        *,
-        fan_in: int = 10,
-        **options: Any,
-    ) -> None:
-        self._fan_in = checked_fan_in(fan_in)
-        most_blocks = blocks_of_a_merge(fan_in)
-        super().__init__(left, right, on, memory, **{"max_outer": most_blocks, "max_new": 0, **options})
-
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         policy = BalancedPair(Partitions.of_memory(self._sizes.slots))
         return policy, Merging(self._disk_join, policy.partitions, self._fan_in)
@@ -80,15 +62,3 @@ class BalancedPair(PartitionPolicy):
         partition = int(np.argmax(np.where(allowed, total, -1)))
         for side in (LEFT, RIGHT):
             yield from self.all_of(shortage, side, partition)
-
-
-def checked_fan_in(fan_in: int) -> int:
-    """The fan-in, if it can be one."""
-    if not isinstance(fan_in, int) or fan_in < 2:
-        raise OptionError(f"fan_in={fan_in!r} must be a whole number of at least 2")
-    return fan_in
-
-
-def blocks_of_a_merge(fan_in: int) -> int:
-    """Blocks in memory while so many runs are merged: one of each and two more, twice while one is added."""
-    return 2 * (fan_in + 3)

@@ -52,14 +52,13 @@ class OrderedIndex:
         are_points: Whether all intervals are points.
 
     Attributes:
+        entry_bytes: Of an entry: interval, reach, place and join bit, and once more while runs are merged.
         hand: The key at which the clock goes on; None before it was started.
     """
 
-    entry_bytes = 42
-    """Of an entry: interval, place and join bit, once more while runs are merged; half of that for points."""
-
     def __init__(self, *, are_points: bool) -> None:
         self._are_points = are_points
+        self.entry_bytes = 42 if are_points else 66
         self.hand: int | None = None
         self.clear()
 
@@ -150,16 +149,16 @@ class OrderedIndex:
         in_first = chosen < len(at[0])
         return Entries(np.sort(at[0][chosen[in_first]]), np.sort(at[1][chosen[~in_first] - len(at[0])]))
 
-    def coldest(self, count: int, above: int, below: int) -> "Entries":
-        """Tuples with keys strictly between the two whose join bit is not set, by the clock.
+    def coldest(self, count: int, first: int, last: int) -> "Entries":
+        """Tuples with keys from `first` to `last` whose join bit is not set, by the clock.
 
         The hand goes on where it stopped before; tuples that it passes lose their join bits.
         """
         if len(self._runs[1]) - self._runs[1].gone:
             self._make_one_run()
         run = self._runs[0]
-        begin = int(np.searchsorted(run.low, above, "right"))
-        end = int(np.searchsorted(run.low, below, "left"))
+        begin = int(np.searchsorted(run.low, first, "left"))
+        end = int(np.searchsorted(run.low, last, "right"))
         none = np.empty(0, np.int32)
         if begin >= end:
             return Entries(none, none)

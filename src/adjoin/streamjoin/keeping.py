@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import BudgetError
@@ -15,13 +14,11 @@ from adjoin.streamjoin.blocks import MOMENT_BYTES, Blocks
 from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.flushing import FlushPolicy, Shortage
 from adjoin.streamjoin.grid import LEFT, RIGHT
-from adjoin.streamjoin.index import Entries, OrderedIndex
+from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Tuples
-
-_NO_ROWS: Array = np.empty(0, np.int64)
 
 
 class Keeping:
@@ -116,11 +113,11 @@ class Keeping:
         while not self._has_room(side, sizes):
             if self._close_up():
                 continue
-            self._flush(self._rows_of_a_block(side, sizes) if len(sizes) else self._rows_of_a_slot)
+            self.make_room()
 
     def _has_room(self, side: int, sizes: Array) -> bool:
         slots_bytes = self._inputs[side].slots_for(sizes) * self._sizes.slot_bytes
-        return not self._lacks(slots_bytes + len(sizes) * OrderedIndex.entry_bytes)
+        return not self._lacks(slots_bytes + len(sizes) * self._inputs[side].index.entry_bytes)
 
     def _lacks(self, more_bytes: int) -> bool:
         return more_bytes + self.spare_bytes + self.input_room_bytes > self._budget.free_bytes
@@ -133,11 +130,13 @@ class Keeping:
     @property
     def lacks_room_for_input(self) -> bool:
         """Whether tuples are in the place of rows that come while the operator works."""
-        return self.input_bytes > 0 and any(map(len, self._inputs)) and not self._has_room(LEFT, _NO_ROWS)
+        return self.input_bytes > 0 and any(map(len, self._inputs)) and self._lacks(0)
 
     def make_room_for_input(self) -> None:
         """Let tuples leave until there is room for rows that come while the operator works."""
-        self._make_room(LEFT, _NO_ROWS)
+        while self._lacks(0) and any(map(len, self._inputs)):
+            if not self._close_up():
+                self.make_room()
 
     @property
     def spare_bytes(self) -> int:
@@ -151,24 +150,19 @@ class Keeping:
         self.account()
         return done
 
-    def make_room_for_work(self) -> None:
-        """Let tuples leave until there is room for what the next unit of reactive work needs."""
-        while self._lacks(self._reactive.next_growth_bytes) and any(map(len, self._inputs)):
+    def make_room_for_work(self) -> int:
+        """Let tuples leave until there is room for what the next unit of reactive work needs; that much."""
+        while self._lacks(more_bytes := self._reactive.next_growth_bytes) and any(map(len, self._inputs)):
             if not self._close_up():
                 self.make_room()
+        return min(more_bytes, self._budget.free_bytes)
+
+    def block_rows(self, side: int) -> int:
+        """About so many tuples of a side are a block."""
+        return self._inputs[side].rows_of_a_slot(self._blocks[side].key_bytes)
 
     def make_room(self) -> None:
         """Let the policy choose tuples that leave."""
-        self._flush(self._rows_of_a_slot)
-
-    @property
-    def _rows_of_a_slot(self) -> int:
-        """Tuples in memory for every slot that they use, about."""
-        used = sum(tuples.used_slots for tuples in self._inputs)
-        return max(1, sum(map(len, self._inputs)) // max(1, used))
-
-    def _flush(self, rows: int) -> None:
-        """Write a block."""
         preferred = None
         if self._has_ended[LEFT] != self._has_ended[RIGHT]:
             side = RIGHT if self._has_ended[LEFT] else LEFT
@@ -178,6 +172,7 @@ class Keeping:
                 f"rows find no room in memory={self._budget.total_bytes}; "
                 f"give memory={2 * self._budget.total_bytes} or more"
             )
+        rows = self.block_rows(LEFT), self.block_rows(RIGHT)
         for side, entries in self._policy.choose(Shortage(self._inputs, rows, preferred)):
             self.write(side, entries)
 
@@ -202,10 +197,10 @@ class Keeping:
 
     def _held_bytes(self) -> int:
         slots = sum(tuples.used_slots for tuples in self._inputs) * self._sizes.slot_bytes
-        entries = sum(tuples.index.all_entries for tuples in self._inputs)
+        entries = sum(tuples.index.all_entries * tuples.index.entry_bytes for tuples in self._inputs)
         directory = sum(blocks.directory_bytes for blocks in self._blocks)
         notes = self._reactive.held_bytes
-        return slots + entries * OrderedIndex.entry_bytes + directory + notes
+        return slots + entries + directory + notes
 
     def account(self) -> None:
         """Let the budget know what is held now."""

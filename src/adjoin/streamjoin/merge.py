@@ -20,7 +20,7 @@ from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.results import InBatch, sizes_of
 
-_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_LEAST = np.iinfo(np.int64).min
 
 
 @dataclass
@@ -158,18 +158,21 @@ class Merge:
                 others = InBatch(pool.rows, sizes_of(pool.rows), at)
                 yield from (b for b, _ in self._disk.results.beside(side, rows, sizes, owner, others))
 
-    def _frontier(self, side: int) -> int:
-        """What will still be read of a side has this key or a greater one."""
-        return min((cursor.key for cursor in self._cursors[side] if cursor.has_more), default=_GREATEST)
+    def _frontier(self, side: int) -> int | None:
+        """What will still be read of a side has this key or a greater one; None if nothing will."""
+        return min((cursor.key for cursor in self._cursors[side] if cursor.has_more), default=None)
+
+    def _in_order(self, side: int) -> int:
+        """How many tuples of a side come before all that will be read of it."""
+        frontier, low = self._frontier(side), self._pools[side].low
+        return len(low) if frontier is None else int(np.searchsorted(low, frontier, "right"))
 
     def _write_complete(self, side: int) -> None:
         """Write tuples that will meet no more others, whole blocks at a time unless all was read."""
-        own, other = self._frontier(side), self._frontier(1 - side)
-        low = self._pools[side].low
-        count = int(np.searchsorted(low, own, "right"))
-        if other < _GREATEST:
-            count = min(count, int(np.searchsorted(low, other, "left")))
-        self._write(side, count, whole=own < _GREATEST)
+        count, other = self._in_order(side), self._frontier(1 - side)
+        if other is not None:
+            count = min(count, int(np.searchsorted(self._pools[side].low, other, "left")))
+        self._write(side, count, whole=self._frontier(side) is not None)
 
     def _is_full(self) -> bool:
         return sum(int(row_bytes(pool.rows).sum()) for pool in self._pools) > self._most_bytes
@@ -177,10 +180,7 @@ class Merge:
     def _make_room(self) -> Iterator[pa.RecordBatch]:
         """Join tuples with those that would have come later, and write them."""
         if self._ahead is None:
-            counts = [
-                int(np.searchsorted(pool.low, self._frontier(side), "right"))
-                for side, pool in enumerate(self._pools)
-            ]
+            counts = [self._in_order(side) for side in (LEFT, RIGHT)]
             side = LEFT if counts[LEFT] >= counts[RIGHT] else RIGHT
             last = self._pools[side].low[counts[side] - 1]
             later = [number for cursor in self._cursors[1 - side] for number in cursor.run]

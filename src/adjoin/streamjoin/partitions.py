@@ -90,4 +90,4 @@ class PartitionPolicy(FlushPolicy):
         """All tuples of a partition, in the order of their keys, about a block at a time."""
         while self.tuples[side, partition]:
             bounds = self.partitions.bounds(partition)
-            yield side, shortage.inputs[side].index.between(*bounds, shortage.rows)
+            yield side, shortage.inputs[side].index.between(*bounds, shortage.rows[side])

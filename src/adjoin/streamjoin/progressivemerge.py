@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from adjoin.parts.copying import plain_columns
 from adjoin.parts.rows import row_bytes
 from adjoin.streamjoin.flushing import FlushPolicy, Shortage
 from adjoin.streamjoin.frame import SpillingJoin
@@ -13,6 +14,9 @@ from adjoin.streamjoin.grid import LEFT
 from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.spec import Keyed, On
+
+_STATE_BYTES = 32
+"""Of a tuple as it is kept: moments and keys."""
 
 
 class ProgressiveMergeJoin(SpillingJoin):
@@ -49,15 +53,22 @@ class ProgressiveMergeJoin(SpillingJoin):
 
     def _piece_rows(self, side: int, batch: pa.RecordBatch) -> int:
         """As many as one block holds: memory is full before a piece, or behind it."""
-        some = batch.slice(0, super()._piece_rows(side, batch))
+        some = plain_columns(batch.slice(0, super()._piece_rows(side, batch)))
         room = self._inputs[side].slots.room_bytes // 2
-        return max(1, int(np.searchsorted(np.cumsum(row_bytes(some)), room, "right")))
+        return max(1, int(np.searchsorted(np.cumsum(row_bytes(some) + _STATE_BYTES), room, "right")))
+
+    def _is_unfinished(self) -> bool:
+        return super()._is_unfinished() or self._is_leaving
+
+    @property
+    def _is_leaving(self) -> bool:
+        """Whether tuples are still in memory that have met all others there: the disk refused them."""
+        return self._have_met and any(map(len, self._inputs))
 
     def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows = self._sorted(side, piece)
         stored = self._inputs[side].stored(rows, np.zeros(len(rows), np.int64))
-        is_leaving = self._have_met and any(map(len, self._inputs))
-        if not is_leaving and self._kept.has_room_for(side, stored):
+        if not self._is_leaving and self._kept.has_room_for(side, stored):
             self._expect(side, rows)
             self._kept.catch_up()
             self._have_met = False
@@ -87,4 +98,4 @@ class _AllLeave(FlushPolicy):
     def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
         for side, tuples in enumerate(shortage.inputs):
             while len(tuples):
-                yield side, tuples.index.lowest(shortage.rows)
+                yield side, tuples.index.lowest(shortage.rows[side])

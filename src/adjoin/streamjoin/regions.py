@@ -82,16 +82,17 @@ class ThreeRegions(FlushPolicy):
             self._has_begun[side] = True
             index.start_clock(self._random.random())
         region = regions.least_useful
-        yield side, self._of_region(index, regions, region, min(shortage.rows, int(regions.tuples[region])))
+        count = min(shortage.rows[side], int(regions.tuples[region]))
+        yield side, self._of_region(index, regions, region, count)
 
     def _of_region(self, index: OrderedIndex, regions: Regions, region: int, count: int) -> Entries:
         if region == UPPER:
             return index.highest(count)
         if region == LOWER:
             return index.lowest(count)
-        above = _LEAST if regions.lower is None else regions.lower
-        below = _GREATEST if regions.upper is None else regions.upper
-        return index.coldest(count, above, below)
+        first = _LEAST if regions.lower is None else regions.lower + 1
+        last = _GREATEST if regions.upper is None else regions.upper - 1
+        return index.coldest(count, first, last)
 
     def flushed(self, side: int, low: Array, tuples: Tuples) -> None:
         """Begin to count anew, and set the bounds of regions that lost their tuples."""
@@ -102,7 +103,9 @@ class ThreeRegions(FlushPolicy):
         else:
             if regions.lower is None or low[0] <= regions.lower:
                 regions.lower = int(index.keys(index.lowest(block)).max())
-            if regions.upper is None or low[-1] >= regions.upper or regions.upper <= regions.lower:
+            if regions.lower == _GREATEST:
+                regions.upper = None
+            elif regions.upper is None or low[-1] >= regions.upper or regions.upper <= regions.lower:
                 regions.upper = max(int(index.keys(index.highest(block)).min()), regions.lower + 1)
         below = 0 if regions.lower is None else index.count(_LEAST, regions.lower)
         above = 0 if regions.upper is None else index.count(regions.upper, _GREATEST)

@@ -9,18 +9,16 @@ import pyarrow as pa
 from adjoin.kernels.types import Array
 from adjoin.streamjoin.diskjoin import DiskJoin
 from adjoin.streamjoin.flushing import FlushPolicy, Shortage
-from adjoin.streamjoin.hashed import HashedJoin
-from adjoin.streamjoin.hashmerge import blocks_of_a_merge, checked_fan_in
+from adjoin.streamjoin.hashed import MergingJoin
 from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.merging import Merging
 from adjoin.streamjoin.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.probing import Probing
 from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.spec import On
 from adjoin.streamjoin.stamps import Stamps
 
 
-class RPJ(HashedJoin):
+class RPJ(MergingJoin):
     """Joins two streams in bounded memory; it keeps what the arrivals of the other input will ask for.
 
     How it works: see `SpillingJoin` for the phases. How likely the next row is to come from each input and
@@ -47,20 +45,6 @@ class RPJ(HashedJoin):
         - A task's promise is the number of pairs that it would see, with the same chance of a match each.
         - What is left at the end is joined as in `DINER`.
     """
-
-    def __init__(
-        self,
-        left: pa.Schema,
-        right: pa.Schema,
-        on: On,
-        memory: int | str = "64MB",
-        *,
-        fan_in: int = 10,
-        **options: Any,
-    ) -> None:
-        self._fan_in = checked_fan_in(fan_in)
-        most_blocks = blocks_of_a_merge(fan_in)
-        super().__init__(left, right, on, memory, **{"max_outer": most_blocks, "max_new": 0, **options})
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         policy = LeastLikely(Partitions.of_memory(self._sizes.slots))
@@ -90,10 +74,11 @@ class LeastLikely(PartitionPolicy):
         there = self.tuples.copy()
         if shortage.preferred is not None:
             there[1 - shortage.preferred] = 0
-        worth = np.minimum(shortage.rows // 2, there.max())
-        chances = np.where(there >= max(1, worth), self.arrivals[::-1], np.inf)
+        worth = np.minimum(np.array(shortage.rows)[:, None] // 2, there.max())
+        chances = np.where(there >= np.maximum(worth, 1), self.arrivals[::-1], np.inf)
         side, partition = divmod(int(np.argmin(chances)), self.partitions.count)
-        yield side, shortage.inputs[side].index.between(*self.partitions.bounds(partition), shortage.rows)
+        bounds = self.partitions.bounds(partition)
+        yield side, shortage.inputs[side].index.between(*bounds, shortage.rows[side])
 
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""
@@ -109,7 +94,6 @@ class BestTask(Reactive):
     """Probes or merges, whichever promises more pairs for each block."""
 
     def __init__(self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy, fan_in: int) -> None:
-        self._disk = disk
         self._probing = Probing(disk, stamps, policy)
         self._merging = Merging(disk, policy.partitions, fan_in, self._probing)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from adjoin.errors import BudgetError
+from adjoin.errors import BudgetError, OptionError
 from adjoin.parts.rowslots import RowSlots
 from adjoin.streamjoin.diskjoin import OUTER_BYTES
 from adjoin.streamjoin.tuples import stored_schema
@@ -19,7 +19,6 @@ _WORK_SHARE, _OUTER_SHARE = 1 / 16, 1 / 12
 _LEAST_WORK_BYTES = 128 << 10
 _BYTES_PER_ROW = 256
 """What sorting, probing and noting one arriving row takes, at most, beside the row itself."""
-_LEAST_ROW_BYTES = 16
 _NOTES_BYTES = 20
 """On a slot, beside what it holds."""
 
@@ -51,17 +50,26 @@ class Sizes:
 
     @classmethod
     def of(
-        cls, total_bytes: int, plain: Sequence[pa.Schema], max_outer: int | None, block_bytes: int | None
+        cls,
+        total_bytes: int,
+        plain: Sequence[pa.Schema],
+        max_outer: int | None,
+        block_bytes: int | None,
+        copies: int = 1,
     ) -> "Sizes":
-        """For inputs with these schemas; raises a BudgetError that names what would do."""
+        """For inputs with these schemas, and blocks of which so many copies are made while they are joined.
+
+        Raises:
+            BudgetError: That is too little; it names what would do.
+        """
         wanted_bytes = block_bytes or min(total_bytes // _BLOCKS, _MOST_BLOCK_BYTES)
         slot_bytes = max(1, -(-wanted_bytes // _PAGE_BYTES)) * _PAGE_BYTES
         slots = total_bytes // slot_bytes
         max_outer = max_outer or max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes)
         notes = sum(RowSlots.notes_bytes(stored_schema(schema)) + _NOTES_BYTES for schema in plain)
         work_bytes = max(_LEAST_WORK_BYTES, int(total_bytes * _WORK_SHARE), 4 * slot_bytes)
-        outer_rows = max_outer * slot_bytes // _LEAST_ROW_BYTES // 4
-        reading_bytes = (max_outer + 1) * slot_bytes + outer_rows * OUTER_BYTES
+        outer_rows = max_outer * slot_bytes // min(map(_least_row_bytes, plain))
+        reading_bytes = (copies * max_outer + 1) * slot_bytes + outer_rows * OUTER_BYTES
         least_bytes = slots * notes + work_bytes + reading_bytes + LEAST_SLOTS * slot_bytes
         if total_bytes < least_bytes:
             raise BudgetError(
@@ -69,3 +77,27 @@ class Sizes:
                 f"max_outer={max_outer}; give memory={2 * least_bytes} or more, or smaller ones"
             )
         return cls(slot_bytes, slots, slots * notes, work_bytes, reading_bytes, max_outer)
+
+
+def _least_row_bytes(schema: pa.Schema) -> int:
+    """A row in a block has at least so many: its key, its moment and its columns of a fixed width."""
+    total = 16
+    for field in schema:
+        try:
+            total += field.type.bit_width // 8
+        except ValueError:
+            total += 4
+    return total
+
+
+def check_options(max_outer: int | None, max_new: int, wait_seconds: float, block_bytes: int | None) -> None:
+    """Raise an OptionError for what cannot be."""
+    for name, value, least in (
+        ("max_outer", max_outer, 1),
+        ("max_new", max_new, 0),
+        ("block_bytes", block_bytes, 1),
+    ):
+        if value is not None and (not isinstance(value, int) or value < least):
+            raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
+    if not wait_seconds >= 0:
+        raise OptionError(f"wait_seconds={wait_seconds!r} must not be negative")

@@ -20,8 +20,7 @@ def dump(
 ) -> Iterator[tuple[str, bytes]]:
     """All state as named values, none larger than about a block.
 
-    A block never changes: whoever has the value of a name that begins with "left/block/" or "right/block/"
-    need not keep it again.
+    A block changes once at most: when its tuples have been merged into others, there is only its entry left.
     """
     for side, tuples, written in zip(SIDES, inputs, blocks, strict=True):
         for number in range(len(written)):

@@ -17,6 +17,7 @@ from adjoin.streamjoin.grid import LEFT, RIGHT
 
 On = str | Sequence[str] | Mapping[str, str]
 SIDES = ("left", "right")
+_OURS = "_adjoin_"
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,8 @@ def _check_columns(side: str, schema: pa.Schema) -> None:
     if repeated:
         raise SchemaError(f"the {side} input has several columns named {min(repeated)!r}; rename them")
     for field in schema:
+        if field.name.startswith(_OURS):
+            raise SchemaError(f"the {side} input's column {field.name!r} begins as ours do; rename it")
         if not can_be_taken(field.type) or not can_be_measured(field.type):
             raise SchemaError(
                 f"the {side} input's column {field.name!r} of type {field.type} cannot pass; cast it"

@@ -17,6 +17,8 @@ from adjoin.streamjoin.spec import Keyed
 
 ARRIVED = "_adjoin_arrived"
 _NO_SLOT = -1
+_WORTH_MOVING = 2 / 3
+"""A slot that is filled less is given up: its rows fill others. Less would move more rows for each slot."""
 
 
 def stored_schema(plain: pa.Schema) -> pa.Schema:
@@ -74,37 +76,47 @@ class Tuples:
 
     def slots_for(self, sizes: Array) -> int:
         """How many new slots rows of these sizes need."""
-        first = self._rows_in_open_slot(sizes)
+        first = self._rows_in_open_slot(sizes) if self._are_few(sizes) else 0
         return sum(1 for _ in portions(sizes[first:], self.slots.room_bytes))
 
-    def _rows_in_open_slot(self, sizes: Array) -> int:
+    def _are_few(self, sizes: Array) -> bool:
         """Few rows go where others are, which are written once more; many have slots of their own."""
-        total_bytes = int(sizes.sum())
-        if self._open == _NO_SLOT or 2 * total_bytes > self.slots.room_bytes:
+        return 2 * int(sizes.sum()) <= self.slots.room_bytes
+
+    def _rows_in_open_slot(self, sizes: Array) -> int:
+        if self._open == _NO_SLOT:
             return 0
         room = self.slots.room_bytes - int(self._filled[self._open])
-        return len(sizes) if total_bytes <= room else int(np.searchsorted(np.cumsum(sizes), room, "right"))
+        return int(np.searchsorted(np.cumsum(sizes), room, "right"))
 
-    def add(self, stored: pa.RecordBatch, low: Array, high: Array, joined: Array | None = None) -> None:
+    def rows_of_a_slot(self, more_bytes: int) -> int:
+        """How many tuples fit in a slot, with so many bytes more for each."""
+        used = np.flatnonzero(self._rows)
+        rows = int(self.slots.columns.rows[used].sum())
+        mean = float(self._filled[used].sum()) / rows if rows else float(self.slots.room_bytes)
+        return max(1, int(self.slots.room_bytes / (mean + more_bytes)))
+
+    def add(self, stored: pa.RecordBatch, low: Array, high: Array) -> None:
         """Tuples in the order of their lower ends; there must be slots for them."""
-        self.index.add(low, high, self._put(stored), joined)
-
-    def _put(self, stored: pa.RecordBatch) -> Array:
-        """Put rows into slots; returns where each is."""
         sizes = row_bytes(stored)
+        self.index.add(low, high, self._put(stored, sizes, is_filling=self._are_few(sizes)))
+
+    def _put(self, stored: pa.RecordBatch, sizes: Array, *, is_filling: bool) -> Array:
+        """Put rows into slots, at first into the open one if they are to fill it; returns where each is."""
         places = [np.empty(0, np.int64)]
-        begin = self._rows_in_open_slot(sizes)
+        begin = self._rows_in_open_slot(sizes) if is_filling else 0
         if begin:
-            places.append(self._append(stored.slice(0, begin), int(sizes[:begin].sum())))
+            places.append(self._append(self._open, stored.slice(0, begin), int(sizes[:begin].sum())))
         for first, last in portions(sizes[begin:], self.slots.room_bytes):
-            self._open = self.take_slot()
-            self._filled[self._open] = 0
+            slot = self.take_slot()
+            self._filled[slot] = 0
             part = slice(begin + first, begin + last)
-            places.append(self._append(stored.slice(part.start, last - first), int(sizes[part].sum())))
+            places.append(self._append(slot, stored.slice(part.start, last - first), int(sizes[part].sum())))
+            if self._open == _NO_SLOT or self._filled[slot] < self._filled[self._open]:
+                self._open = slot  # the one with more room
         return np.concatenate(places)
 
-    def _append(self, rows: pa.RecordBatch, more_bytes: int) -> Array:
-        slot = self._open
+    def _append(self, slot: int, rows: pa.RecordBatch, more_bytes: int) -> Array:
         there = int(self.slots.columns.rows[slot]) if self._filled[slot] else 0
         if there:
             before = self.slots.rows_at(
@@ -148,12 +160,14 @@ class Tuples:
         used = used[used != self._open]
         if len(used) == 0:
             return False
-        slot = int(used[np.argmin(self._rows[used])])
-        if 2 * self._rows[slot] > self.slots.columns.rows[slot]:
+        left_bytes = self._filled[used] * (self._rows[used] / self.slots.columns.rows[used])
+        emptiest = int(np.argmin(left_bytes))
+        if left_bytes[emptiest] > _WORTH_MOVING * self.slots.room_bytes:
             return False
-        entries = self.index.in_slot(slot)
+        entries = self.index.in_slot(int(used[emptiest]))
         before = self.index.in_order(entries)
-        self.index.move(entries, self._put(self.rows_at(before)))
+        rows = self.rows_at(before)
+        self.index.move(entries, self._put(rows, row_bytes(rows), is_filling=True))
         self._leave(before)
         return True
 
@@ -172,7 +186,8 @@ class Tuples:
         """Take in tuples of which `dump` made this."""
         low, high, joined = (dumped.column(at).to_numpy() for at in range(3))
         stored = pa.RecordBatch.from_arrays(dumped.columns[3:], schema=self.schema)
-        self.add(stored, low, low if self._are_points else high, joined)
+        places = self._put(stored, row_bytes(stored), is_filling=True)
+        self.index.add(low, low if self._are_points else high, places, joined)
 
     @property
     def dumped_schema(self) -> pa.Schema:

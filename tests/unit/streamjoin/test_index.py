@@ -95,7 +95,7 @@ def test_the_clock_leaves_what_lies_outside_alone():
     index = OrderedIndex(are_points=True)
     low = np.arange(10)
     index.add(low, low, low)
-    place, _, _ = index.places(index.coldest(99, 2, 7))
+    place, _, _ = index.places(index.coldest(99, 3, 6))
     assert place.tolist() == [3, 4, 5, 6]
     index.remove(Entries(np.arange(10), np.empty(0, np.int64)))
     assert index.coldest(9, -1, 99).size == 0

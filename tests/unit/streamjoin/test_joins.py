@@ -5,12 +5,22 @@ import itertools
 import os
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adjoin import BudgetError, CorruptionError, OptionError, Pause, StorageError
+from adjoin import (
+    AdjoinError,
+    BudgetError,
+    CorruptionError,
+    OptionError,
+    Pause,
+    SchemaError,
+    StorageError,
+)
+from adjoin.kernels.hashing import scatter
 from adjoin.master.device import Cost
 from adjoin.streamjoin.frame import SpillingJoin
 from tests.unit.streamjoin.inputs import (
@@ -100,10 +110,70 @@ def test_one_key_everywhere(name, kind):
     for _ in range(5):
         items += [("left", left.draw(300)), ("right", right.draw(300)), Pause(0.4)]
     options, condition = CONDITIONS[kind]
-    with small(name, memory="8MB" if name == "shj" else "300KB", **options) as join:
+    with small(name, memory="8MB" if name == "shj" else "400KB", **options) as join:
         found = list(join.run(items))
         assert join.metrics()["peak_bytes"] <= join.metrics()["memory_bytes"]
     assert pairs_of(found) == expected(left.table, right.table, condition)
+
+
+SCATTERED_TO_THE_GREATEST = 3910305418671119431
+
+
+@pytest.mark.parametrize("key", [2**63 - 1, -(2**63), SCATTERED_TO_THE_GREATEST])
+@pytest.mark.parametrize(("name", "kind"), [each for each in KINDS if each[0] != "shj"])
+def test_the_least_and_the_greatest_key_everywhere(name, kind, key):
+    assert int(scatter(np.array([SCATTERED_TO_THE_GREATEST]))[0]) == 2**63 - 1
+    inputs = [Input(schema, seed, 2) for seed, schema in enumerate((LEFT, RIGHT))]
+    found: list[pa.RecordBatch] = []
+    with small(name, memory="400KB", **CONDITIONS[kind][0]) as join:
+        for _ in range(5):
+            for side, rows in zip(("left", "right"), inputs, strict=True):
+                batch = rows.draw(300)
+                keys = pa.array([key if each == 0 else each for each in batch["k"].to_pylist()], pa.int64())
+                rows.batches[-1] = batch.set_column(0, "k", keys)
+                found += list(join.push(side, rows.batches[-1]))
+                join.check_invariants()
+            found += list(join.idle(0.4))
+        assert join.metrics()["blocks_flushed"] > 10
+        found += list(join.finish())
+    condition = CONDITIONS[kind][1].replace("l.k", "l.k::HUGEINT")
+    assert pairs_of(found) == expected(inputs[0].table, inputs[1].table, condition)
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_what_a_failed_call_left_over_is_not_written_down(name, monkeypatch):
+    left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
+    with small(name) as join:
+        for side, rows in (("left", left), ("right", right)):
+            for batch in join.push(side, rows.draw(4_000)):
+                del batch
+
+        def refused(*_: Any) -> int:
+            raise OSError(errno.EIO, "no")
+
+        with monkeypatch.context() as disk:
+            disk.setattr("adjoin.parts.spill.os.preadv", refused)
+            with pytest.raises(StorageError):
+                list(join.finish())
+        with pytest.raises(AdjoinError, match="left over"):
+            list(join.snapshot())
+
+
+def test_a_column_with_a_name_of_ours_is_refused():
+    schema = LEFT.append(pa.field("_adjoin_arrived", pa.int64()))
+    with pytest.raises(SchemaError, match="rename"):
+        JOINS["diner"](schema, RIGHT, on="k")
+
+
+def test_a_pause_shorter_than_the_patience_is_no_reactive_phase():
+    left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
+    with small("diner", wait_seconds=0.025) as join:
+        for side, rows in (("left", left), ("right", right)):
+            for batch in join.push(side, rows.draw(2_000)):
+                del batch
+        assert list(join.idle(0.02)) == []
+        assert join.metrics()["pages_read"] == 0
+        assert sum(batch.num_rows for batch in join.idle(0.5)) > 0
 
 
 @pytest.mark.parametrize("name", SPILLING)
