@@ -8,7 +8,9 @@ from benchmarks.figures.figure import Figure, Sweep
 
 OTHERS = ("RPJ", "HMJ", "XJoin")
 
-WHY = "see above"
+WHY = (
+    "A walk wanders slowly: what came last is what matches next, and every join here keeps that for a while."
+)
 
 FIGURE = Figure(
     name="diner-07",

@@ -6,7 +6,7 @@ from benchmarks.figures.diner.setting import PAPER, Setting, contenders
 from benchmarks.figures.diner.sources import NormalPair
 from benchmarks.figures.figure import Figure, Sweep
 
-WHY = "see above"
+WHY = "The values that match grow rare in both inputs, and few of them are in memory with any policy."
 
 FIGURE = Figure(
     name="diner-11",

@@ -6,7 +6,10 @@ from benchmarks.figures.diner.setting import PAPER, Setting, contenders
 from benchmarks.figures.diner.sources import NormalPair
 from benchmarks.figures.figure import Figure, Sweep
 
-WHY = "see above"
+WHY = (
+    "With more variance on the right the results spread over more values, and no few of them "
+    "are worth keeping; RPJ loses less by its coarse partitions then."
+)
 
 FIGURE = Figure(
     name="diner-12",

@@ -37,19 +37,23 @@ def leading(why: str = "", others: Sequence[str] = ("RPJ", "HMJ")) -> Callable[[
 
     def verdict(curves: Curves) -> Verdict:
         found = gains(curves, others)
-        return Verdict(least(found) > 1, f"DINER has {said(found)}", why)
+        return _judged(least(found) > 1, f"DINER has {said(found)}", why)
 
     return verdict
 
 
 def leading_more(why: str = "", goal: float = 1.0) -> Callable[[Curves], Verdict]:
-    """The claim that it has more, up to `goal` times as much, and gains the more the further the sweep goes."""
+    """The claim that it has more, up to `goal` times as much, and gains more towards the end of the sweep."""
 
     def verdict(curves: Curves) -> Verdict:
         found = gains(curves)
         grows = all(ratios[-1] > ratios[0] for ratios in found.values())
         ends = ", ".join(f"{ratios[0]:.2f} -> {ratios[-1]:.2f} x {other}" for other, ratios in found.items())
         holds = least(found) > 1 and most(found) >= goal and grows
-        return Verdict(holds, f"DINER has {said(found)}; {ends}", why)
+        return _judged(holds, f"DINER has {said(found)}; {ends}", why)
 
     return verdict
+
+
+def _judged(holds: bool, number: str, why: str) -> Verdict:
+    return Verdict(holds, number, "" if holds else why)

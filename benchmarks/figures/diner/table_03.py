@@ -9,6 +9,8 @@ LIMIT = MAX_NEW / PAPER.scale
 _PAPERS_MORE = 0.03 * MAX_NEW
 """Rows that arrive while a block is read; they do not shrink with the scale."""
 
+WHY = "A block takes as long as some rows take to arrive."
+
 
 def verdict(curves: Curves) -> Verdict:
     """DINER's stays within 30 rows of MaxNewArr, which are the paper's 3 %; RPJ's does not."""
@@ -18,7 +20,7 @@ def verdict(curves: Curves) -> Verdict:
         holds=holds,
         number=f"DINER at most {diner - LIMIT:,.0f} rows more than the {LIMIT:.0f} of MaxNewArr; "
         f"RPJ up to {rpj:,.0f}, HMJ up to {max(curves['HMJ']):,.0f}",
-        why="" if holds else "see above",
+        why="" if holds else WHY,
     )
 
 
