@@ -31,6 +31,7 @@ TABLE = Table(
         "arriving_seconds",
         "rows",
         "early_rows",
+        "checksum",
         "peak_bytes",
         "metrics",
     ),

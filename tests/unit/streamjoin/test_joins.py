@@ -49,7 +49,7 @@ arrivals = st.lists(
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize(("name", "kind"), KINDS)
 @given(items=arrivals, keys=st.sampled_from([12, 60, 2_000]), seed=st.integers(0, 99))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, seed):
     """Also where the operator is written down after every batch, and another one goes on."""
     options, condition = CONDITIONS[kind]
@@ -108,7 +108,7 @@ def test_one_key_everywhere(name, kind):
     left, right = Input(LEFT, 1, 1), Input(RIGHT, 2, 1)
     items: list[Any] = []
     for _ in range(5):
-        items += [("left", left.draw(300)), ("right", right.draw(300)), Pause(0.4)]
+        items += [("left", left.draw(200)), ("right", right.draw(200)), Pause(0.4)]
     options, condition = CONDITIONS[kind]
     with small(name, memory="8MB" if name == "shj" else "400KB", **options) as join:
         found = list(join.run(items))

@@ -58,7 +58,10 @@ for step in range(STEPS + 1):
 """
 
 
-@pytest.mark.parametrize("name", ["diner", "hmj", "rpj"])
+@pytest.mark.parametrize(
+    "name",
+    ["diner", pytest.param("hmj", marks=pytest.mark.slow), pytest.param("rpj", marks=pytest.mark.slow)],
+)
 def test_killed_at_any_time_nothing_is_lost_or_repeated(name, tmp_path):
     chance = random.Random(name)
     kills = 0

@@ -56,8 +56,8 @@ print(json.dumps({"grown": rss("VmHWM") - base, **seen}, default=int))
     ("name", "memory", "batch_rows", "options"),
     [
         ("DINER", "12MB", 5_000, {}),
-        ("DINER", "32MB", 60_000, {"within": 1}),
-        ("HashMergeJoin", "12MB", 5_000, {}),
+        pytest.param("DINER", "32MB", 60_000, {"within": 1}, marks=pytest.mark.slow),
+        pytest.param("HashMergeJoin", "12MB", 5_000, {}, marks=pytest.mark.slow),
         pytest.param("RPJ", "12MB", 5_000, {}, marks=pytest.mark.slow),
         pytest.param("XJoin", "12MB", 5_000, {}, marks=pytest.mark.slow),
         pytest.param("ProgressiveMergeJoin", "12MB", 5_000, {}, marks=pytest.mark.slow),
