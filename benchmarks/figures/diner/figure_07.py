@@ -22,6 +22,6 @@ FIGURE = Figure(
     ),
     contenders=contenders(Setting(source=CSCO), "DINER", *OTHERS),
     measure=results_online,
-    verdict=leading(WHY, OTHERS),
+    verdict=leading(WHY, OTHERS, at_least=1.2),
     unit="thousand results",
 )

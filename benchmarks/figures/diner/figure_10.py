@@ -15,7 +15,7 @@ FIGURE = Figure(
     sweep=Sweep("skew", (1, 2, 3, 4, 5), lambda setting, skew: setting.with_source(skew=skew)),
     contenders=contenders(Setting()),
     measure=results_online,
-    verdict=leading(WHY),
+    verdict=leading(WHY, at_least=1.3),
     unit="thousand results",
     is_logarithmic=True,
 )

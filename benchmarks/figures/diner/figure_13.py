@@ -14,9 +14,9 @@ def verdict(curves: Curves) -> Verdict:
     """More than PMJ with all data."""
     ratios = curves.ratios("DINER", "PMJ")
     return Verdict(
-        holds=min(ratios) > 1,
+        holds=min(ratios) > 1.5,
         number=f"DINER has {min(ratios):.2f} to {max(ratios):.2f} x PMJ",
-        why="" if min(ratios) > 1 else WHY,
+        why="" if min(ratios) > 1.5 else WHY,
     )
 
 

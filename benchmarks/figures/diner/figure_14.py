@@ -21,6 +21,6 @@ FIGURE = Figure(
     ),
     contenders=contenders(Setting()),
     measure=results_online,
-    verdict=leading(WHY),
+    verdict=leading(WHY, at_least=1.2),
     unit="thousand results",
 )

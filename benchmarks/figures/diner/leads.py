@@ -32,12 +32,14 @@ def most(found: Gains) -> float:
     return max(max(ratios) for ratios in found.values())
 
 
-def leading(why: str = "", others: Sequence[str] = ("RPJ", "HMJ")) -> Callable[[Curves], Verdict]:
-    """The claim that DINER has more than the others at every point."""
+def leading(
+    why: str = "", others: Sequence[str] = ("RPJ", "HMJ"), at_least: float = 1.0
+) -> Callable[[Curves], Verdict]:
+    """The claim that DINER has more than the others at every point, by a factor where it is "much more"."""
 
     def verdict(curves: Curves) -> Verdict:
         found = gains(curves, others)
-        return _judged(least(found) > 1, f"DINER has {said(found)}", why)
+        return _judged(least(found) > at_least, f"DINER has {said(found)}", why)
 
     return verdict
 
