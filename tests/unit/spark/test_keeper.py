@@ -183,7 +183,7 @@ def test_when_the_executor_is_killed_its_arenas_go_and_then_the_keeper(
     executor = start_executor()
     assert os.listdir(home / "op" / keeper.OWNERS) == [keeper.owner_name(executor.pid)]
     assert (home / "op" / "0.arena").exists()
-    assert len(keepers(directory)) == 1
+    until(lambda: len(keepers(directory)) == 1)
     executor.kill()
     until(lambda: not home.exists())
     until(lambda: not keepers(directory))

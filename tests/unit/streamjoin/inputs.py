@@ -1,11 +1,12 @@
 """Two inputs with numbered rows, the joins of them, and the oracle."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from adjoin import (
     DINER,
@@ -36,6 +37,20 @@ JOINS: dict[str, Callable[..., SpillingJoin]] = {
 SPILLING = [name for name in JOINS if name != "shj"]
 KINDS = [(name, "equality") for name in JOINS] + [("diner", "band"), ("pmj", "band")]
 """The joins, and the conditions that each takes."""
+_QUICK = ("diner", "rpj")
+"""These are tested each time: RPJ has the probing of XJoin and the merging of hash-merge join."""
+
+
+def each(names: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: joins, or joins and conditions; those that share their code are slow ones."""
+    return [name if (name if isinstance(name, str) else name[0]) in _QUICK else _slow(name) for name in names]
+
+
+def _slow(name: Any) -> Any:
+    values = (name,) if isinstance(name, str) else name
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 _OPTIONS: dict[str, dict[str, Any]] = {
     "diner": {"max_outer": 3},
     "hmj": {"fan_in": 3},

@@ -31,6 +31,7 @@ from tests.unit.streamjoin.inputs import (
     RIGHT,
     SPILLING,
     Input,
+    each,
     expected,
     pairs_of,
     small,
@@ -47,7 +48,7 @@ arrivals = st.lists(
 
 
 @pytest.mark.parametrize("is_restored", [False, True])
-@pytest.mark.parametrize(("name", "kind"), KINDS)
+@pytest.mark.parametrize(("name", "kind"), each(KINDS))
 @given(items=arrivals, keys=st.sampled_from([12, 60, 2_000]), seed=st.integers(0, 99))
 @settings(max_examples=15)
 def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, seed):
@@ -80,7 +81,7 @@ def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, see
     assert results == metrics["rows_out"] == sum(batch.num_rows for batch in found)
 
 
-@pytest.mark.parametrize("name", SPILLING)
+@pytest.mark.parametrize("name", each(SPILLING))
 def test_results_come_in_all_phases(name):
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
     items: list[Any] = []
@@ -103,7 +104,7 @@ def test_one_side_empty_and_both(name):
             assert list(join.run(items)) == []
 
 
-@pytest.mark.parametrize(("name", "kind"), KINDS)
+@pytest.mark.parametrize(("name", "kind"), each(KINDS))
 def test_one_key_everywhere(name, kind):
     left, right = Input(LEFT, 1, 1), Input(RIGHT, 2, 1)
     items: list[Any] = []
@@ -120,7 +121,7 @@ SCATTERED_TO_THE_GREATEST = 3910305418671119431
 
 
 @pytest.mark.parametrize("key", [2**63 - 1, -(2**63), SCATTERED_TO_THE_GREATEST])
-@pytest.mark.parametrize(("name", "kind"), [each for each in KINDS if each[0] != "shj"])
+@pytest.mark.parametrize(("name", "kind"), each(kind for kind in KINDS if kind[0] != "shj"))
 def test_the_least_and_the_greatest_key_everywhere(name, kind, key):
     assert int(scatter(np.array([SCATTERED_TO_THE_GREATEST]))[0]) == 2**63 - 1
     inputs = [Input(schema, seed, 2) for seed, schema in enumerate((LEFT, RIGHT))]
@@ -129,7 +130,9 @@ def test_the_least_and_the_greatest_key_everywhere(name, kind, key):
         for _ in range(5):
             for side, rows in zip(("left", "right"), inputs, strict=True):
                 batch = rows.draw(300)
-                keys = pa.array([key if each == 0 else each for each in batch["k"].to_pylist()], pa.int64())
+                keys = pa.array(
+                    [key if value == 0 else value for value in batch["k"].to_pylist()], pa.int64()
+                )
                 rows.batches[-1] = batch.set_column(0, "k", keys)
                 found += list(join.push(side, rows.batches[-1]))
                 join.check_invariants()
@@ -140,7 +143,7 @@ def test_the_least_and_the_greatest_key_everywhere(name, kind, key):
     assert pairs_of(found) == expected(inputs[0].table, inputs[1].table, condition)
 
 
-@pytest.mark.parametrize("name", SPILLING)
+@pytest.mark.parametrize("name", each(SPILLING))
 def test_what_a_failed_call_left_over_is_not_written_down(name, monkeypatch):
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
     with small(name) as join:
@@ -176,7 +179,7 @@ def test_a_pause_shorter_than_the_patience_is_no_reactive_phase():
         assert sum(batch.num_rows for batch in join.idle(0.5)) > 0
 
 
-@pytest.mark.parametrize("name", SPILLING)
+@pytest.mark.parametrize("name", each(SPILLING))
 @pytest.mark.parametrize(
     ("call", "number", "complaint"),
     [("pwrite", errno.ENOSPC, "make room"), ("preadv", errno.EIO, "cannot read")],
@@ -216,11 +219,11 @@ def test_what_the_disk_refuses_is_said_and_nothing_is_lost(name, call, number, c
         while not go_on(join.finish()):
             continue
     assert len(complaints) > 3
-    assert all(complaint in each for each in complaints)
+    assert all(complaint in said for said in complaints)
     assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
 
 
-@pytest.mark.parametrize("name", SPILLING)
+@pytest.mark.parametrize("name", each(SPILLING))
 def test_a_damaged_block_is_found(name):
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
     with small(name) as join:

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.unit.streamjoin.inputs import JOINS, expected, pairs_of
+from tests.unit.streamjoin.inputs import JOINS, each, expected, pairs_of
 
 
 @pytest.mark.parametrize("on", ["name", ["name", "k"]])
-@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize("name", each(JOINS))
 def test_keys_of_any_type(name, on):
     random = np.random.default_rng(3)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.unit.streamjoin.inputs import JOINS, SPILLING
+from tests.unit.streamjoin.inputs import JOINS, SPILLING, each
 
 ROWS = 3_000
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -50,7 +50,7 @@ def table(seed: int, column: str) -> pa.Table:
     return columns.append_column("k", pa.array(keys)).append_column(column, pa.array(np.arange(ROWS)))
 
 
-@pytest.mark.parametrize("name", SPILLING)
+@pytest.mark.parametrize("name", each(SPILLING))
 def test_values_of_every_type_come_back(name):
     left, right = table(1, "l"), table(2, "r")
     with JOINS[name](left.schema, right.schema, on="k", memory="900KB", block_bytes=4096) as join:
