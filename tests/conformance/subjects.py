@@ -131,8 +131,8 @@ _SCANNING = frozenset({"range", "store"})
 OPERATORS = [
     Subject("Reference", Reference, frozenset({"range"})),
     Subject("SSIJ", SSIJ, _SSIJ),
-    Subject("SSIJOnPageFile", SSIJOnPageFile, _SSIJ, one_of=4),
-    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=4, room_bytes=2 * ROOM_BYTES),
+    Subject("SSIJOnPageFile", SSIJOnPageFile, _SSIJ, one_of=8),
+    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=8, room_bytes=2 * ROOM_BYTES),
     Subject(
         "FrontStagedSSIJOnPageFile",
         FrontOnPageFile,
@@ -140,10 +140,10 @@ OPERATORS = [
         one_of=8,
         room_bytes=4 * ROOM_BYTES,
     ),
-    Subject("HybridJoin", HybridJoin, _QUEUED, one_of=4),
+    Subject("HybridJoin", HybridJoin, _QUEUED, one_of=8),
     Subject("XHybridJoin", XHybridJoin, _QUEUED, one_of=8),
     Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED, one_of=8),
-    Subject("MeshJoin", MeshJoin, _SCANNING, one_of=4),
+    Subject("MeshJoin", MeshJoin, _SCANNING, one_of=8),
     Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=8),
     Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8, room_bytes=2 * ROOM_BYTES),
     Subject("AutoJoin", AutoJoin, frozenset({"range", "store"}), one_of=8),

@@ -50,7 +50,7 @@ arrivals = st.lists(
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize(("name", "kind"), each(KINDS))
 @given(items=arrivals, keys=st.sampled_from([12, 60, 2_000]), seed=st.integers(0, 99))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, seed):
     """Also where the operator is written down after every batch, and another one goes on."""
     options, condition = CONDITIONS[kind]
