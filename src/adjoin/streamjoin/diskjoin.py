@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -81,19 +82,12 @@ class DiskJoin:
         ends, sizes = np.cumsum(count, dtype=np.int64), sizes_of(rows)
         for start in range(0, int(ends[-1]), self.limit_pairs):
             owner, at = expand_part(begin, ends, start, min(start + self.limit_pairs, int(ends[-1])))
-            is_new = never_in_memory_together(
-                tuples.arrived[at], tuples.left[at], block.arrived[owner], block.left[owner]
-            )
+            is_new = have_not_met(outer, tuples, at, block, owner, past)
             if not self.spec.are_points[outer]:
                 is_new &= tuples.high[at] >= block.low[owner]
             if met is not None and met.any():
                 is_new &= ~met[tuples.block[at]]
             owner, at = owner[is_new], at[is_new]
-            if past is not None:
-                arrived = np.maximum(tuples.arrived[at], block.arrived[owner])
-                gone = past.met_tuples(outer, tuples.low[at], arrived, tuples.left[at], block.left[owner])
-                if gone is not None:
-                    owner, at = owner[~gone], at[~gone]
             if len(at):
                 places = self.results.in_slots(outer, places_of(tuples.place[at]))
                 yield from (batch for batch, _ in self.results.beside(inner, rows, sizes, owner, places))
@@ -122,9 +116,37 @@ class DiskJoin:
         self._read_last = side, number
 
 
-def never_in_memory_together(arrived: Array, left: Array, other_arrived: Array, other_left: Array) -> Array:
-    """Of pairs of tuples, whether one left before the other arrived: those that have not, have met there."""
-    return (arrived >= other_left) | (other_arrived >= left)
+class Stamped(Protocol):
+    """Tuples with their keys and moments."""
+
+    @property
+    def low(self) -> Array:
+        """Their keys."""
+
+    @property
+    def arrived(self) -> Array:
+        """When each came."""
+
+    @property
+    def left(self) -> Array:
+        """When each left memory."""
+
+
+def have_not_met(
+    side: int, some: Stamped, at: Array, others: Stamped, others_at: Array, past: Reactive | None
+) -> Array:
+    """Of pairs of tuples of a side and of the other, whether they have met neither in memory nor later.
+
+    Two that were in memory at the same time have met there: neither left before the other arrived.
+    """
+    arrived, left = some.arrived[at], some.left[at]
+    others_arrived, others_left = others.arrived[others_at], others.left[others_at]
+    is_new: Array = (arrived >= others_left) | (others_arrived >= left)
+    if past is not None:
+        met = past.met_tuples(side, some.low[at], np.maximum(arrived, others_arrived), left, others_left)
+        if met is not None:
+            is_new &= ~met
+    return is_new
 
 
 class _Outer:

@@ -58,7 +58,7 @@ class SpillingJoin(TwoInputJoin):
         within: Band join: right key between left key - within and left key + within.
         between: Range join: right key between these two left columns; `on` names the right's key.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results, in their order; all by default.
+        columns: Columns of the results; all by default. They come in the order in which all would.
         block_bytes: Size of a block on disk; by default a small part of the memory.
         max_outer: Most outer blocks of a reactive phase (MaxOuterMem); by default a tenth of the memory.
         max_new: Rows that end a reactive phase when they have arrived (MaxNewArr).
@@ -100,12 +100,7 @@ class SpillingJoin(TwoInputJoin):
         self._sizes = sizes = Sizes.of(
             self._budget.total_bytes, self._spec.plain, max_outer, block_bytes, self.copies
         )
-        for name, held in (
-            ("notes", sizes.notes_bytes),
-            ("work", sizes.work_bytes),
-            ("reading", sizes.reading_bytes),
-        ):
-            self._budget.set(name, held)
+        sizes.reserve(self._budget)
         self._inputs = tuple(
             Tuples(plain, are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
             for plain, points in zip(self._spec.plain, self._spec.are_points, strict=True)
@@ -155,7 +150,8 @@ class SpillingJoin(TwoInputJoin):
         `rows_in`, `rows_out`; results by phase: `results_online`, `results_reactive`, `results_cleanup`;
         `blocks_flushed`; rows in the input buffer: `input_buffer_rows_max`, `input_buffer_rows_at_handover`
         (the sum over all `reactive_phases`); reads: `pages_read` (blocks), `seeks`, `bytes_read`;
-        memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted), `used_bytes` now.
+        memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted), `used_bytes` now; where
+        tuples are: `rows_in_memory`, `rows_on_disk`.
         """
         return {
             **vars(self.counts),
@@ -301,10 +297,10 @@ class SpillingJoin(TwoInputJoin):
         self._kept.catch_up()
         while self._pending:
             side, batch = self._pending.popleft()
+            self._pending_rows -= batch.num_rows
             piece = batch.slice(0, self._piece_rows(side, batch))
             if piece.num_rows < batch.num_rows:
-                self._pending.appendleft((side, batch.slice(piece.num_rows)))
-            self._pending_rows -= piece.num_rows
+                self._put_back(side, batch.slice(piece.num_rows))
             yield from self._take_in(side, piece)
         self._budget.set("input", 0)
         if self._kept.lacks_room_for_input:

@@ -1,6 +1,5 @@
 """Which blocks of two disk parts have been joined with which, and what comes next."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -80,17 +79,6 @@ class Grid:
     def _grow(self) -> None:
         self.joined_outer += self.chunk
         self.next_inner = 0
-
-    def run(
-        self, blocks: Callable[[], tuple[int, int]], most_outer: int, join: Callable[[Step], bool]
-    ) -> bool:
-        """Step by step, until nothing is left (True) or a step says that it is enough (False)."""
-        while (step := self.next_step(blocks(), most_outer)) is not None:
-            go_on = join(step)
-            self.finished()
-            if not go_on:
-                return False
-        return True
 
     def has_joined(self, side: int, blocks: Array, others: Array) -> Array:
         """Whether each block of a side has been joined with a block of the other side."""

@@ -60,10 +60,6 @@ class OrderedIndex:
         self._are_points = are_points
         self.entry_bytes = 42 if are_points else 66
         self.hand: int | None = None
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all tuples."""
         self._runs = [self._no_run(), self._no_run()]
 
     def _no_run(self) -> Run:

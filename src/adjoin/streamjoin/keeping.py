@@ -1,6 +1,6 @@
 """Tuples of both inputs in one budget: what comes is kept, and what brings least goes to disk for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -110,10 +110,18 @@ class Keeping:
 
     def _make_room(self, side: int, sizes: Array) -> None:
         """Let tuples leave until there is room for rows of these sizes."""
-        while not self._has_room(side, sizes):
-            if self._close_up():
-                continue
-            self.make_room()
+        self._free_while(lambda: not self._has_room(side, sizes))
+        if not self._has_room(side, sizes):
+            raise BudgetError(
+                f"rows find no room in memory={self._budget.total_bytes}; "
+                f"give memory={2 * self._budget.total_bytes} or more"
+            )
+
+    def _free_while(self, is_short: Callable[[], bool]) -> None:
+        """Close up, and let tuples leave, until it is enough or none is left."""
+        while is_short() and any(map(len, self._inputs)):
+            if not self._close_up():
+                self.make_room()
 
     def _has_room(self, side: int, sizes: Array) -> bool:
         slots_bytes = self._inputs[side].slots_for(sizes) * self._sizes.slot_bytes
@@ -134,9 +142,7 @@ class Keeping:
 
     def make_room_for_input(self) -> None:
         """Let tuples leave until there is room for rows that come while the operator works."""
-        while self._lacks(0) and any(map(len, self._inputs)):
-            if not self._close_up():
-                self.make_room()
+        self._free_while(lambda: self._lacks(0))
 
     @property
     def spare_bytes(self) -> int:
@@ -152,10 +158,8 @@ class Keeping:
 
     def make_room_for_work(self) -> int:
         """Let tuples leave until there is room for what the next unit of reactive work needs; that much."""
-        while self._lacks(more_bytes := self._reactive.next_growth_bytes) and any(map(len, self._inputs)):
-            if not self._close_up():
-                self.make_room()
-        return min(more_bytes, self._budget.free_bytes)
+        self._free_while(lambda: self._lacks(self._reactive.next_growth_bytes))
+        return min(self._reactive.next_growth_bytes, self._budget.free_bytes)
 
     def block_rows(self, side: int) -> int:
         """About so many tuples of a side are a block."""
@@ -167,11 +171,6 @@ class Keeping:
         if self._has_ended[LEFT] != self._has_ended[RIGHT]:
             side = RIGHT if self._has_ended[LEFT] else LEFT
             preferred = side if len(self._inputs[side]) else None
-        if not any(map(len, self._inputs)):
-            raise BudgetError(
-                f"rows find no room in memory={self._budget.total_bytes}; "
-                f"give memory={2 * self._budget.total_bytes} or more"
-            )
         rows = self.block_rows(LEFT), self.block_rows(RIGHT)
         for side, entries in self._policy.choose(Shortage(self._inputs, rows, preferred)):
             self.write(side, entries)

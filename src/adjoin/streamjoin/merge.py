@@ -15,7 +15,7 @@ from adjoin.parts.copying import compact, join_batches, take_rows
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
 from adjoin.streamjoin.blocks import MOMENT_BYTES, Block
-from adjoin.streamjoin.diskjoin import DiskJoin, never_in_memory_together
+from adjoin.streamjoin.diskjoin import DiskJoin, have_not_met
 from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.results import InBatch, sizes_of
@@ -138,24 +138,18 @@ class Merge:
         self, side: int, block: Block, rows: pa.RecordBatch, group: int, count: int
     ) -> Iterator[pa.RecordBatch]:
         """A block with the first so many tuples of the other side."""
-        pool, sizes = self._pools[1 - side], sizes_of(rows)
+        pool = self._pools[1 - side]
+        sizes, pool_sizes = sizes_of(rows), sizes_of(pool.rows)
         begin, many = overlap_ranges(pool.low[:count], pool.low[:count], block.low, block.low)
         ends = np.cumsum(many, dtype=np.int64)
         for start in range(0, int(ends[-1]), self._disk.limit_pairs):
             stop = min(start + self._disk.limit_pairs, int(ends[-1]))
             owner, at = expand_part(begin, ends, start, stop)
-            is_new = never_in_memory_together(
-                pool.arrived[at], pool.left[at], block.arrived[owner], block.left[owner]
-            )
+            is_new = have_not_met(side, block, owner, pool, at, self._past)
             is_new &= pool.group[at] != group
             owner, at = owner[is_new], at[is_new]
-            if self._past is not None:
-                arrived = np.maximum(pool.arrived[at], block.arrived[owner])
-                met = self._past.met_tuples(side, block.low[owner], arrived, block.left[owner], pool.left[at])
-                if met is not None:
-                    owner, at = owner[~met], at[~met]
             if len(at):
-                others = InBatch(pool.rows, sizes_of(pool.rows), at)
+                others = InBatch(pool.rows, pool_sizes, at)
                 yield from (b for b, _ in self._disk.results.beside(side, rows, sizes, owner, others))
 
     def _frontier(self, side: int) -> int | None:

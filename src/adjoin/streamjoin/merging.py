@@ -14,11 +14,11 @@ from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.merge import Merge
 from adjoin.streamjoin.partitions import Partitions
 from adjoin.streamjoin.reactive import Reactive
+from adjoin.streamjoin.spec import SIDES
 
 _SPAN = (np.int32, 2)
 _GROUP = np.dtype([("number", np.int32), ("partition", np.int32), ("left", *_SPAN), ("right", *_SPAN)])
 """A run of each side, from a block up to another, that have been joined with each other; one may be empty."""
-_SIDES = ("left", "right")
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Merging(Reactive):
         partition = self._partitions.of_key(low)
         last = self._groups[-1] if len(self._groups) else None
         if last is not None and self._continues(side, last, blocks.start, partition, low):
-            last[_SIDES[side]][1] = blocks.stop
+            last[SIDES[side]][1] = blocks.stop
             number = int(last["number"])
         else:
             number = self._take_number()
@@ -80,7 +80,7 @@ class Merging(Reactive):
         self._disk.blocks[side].set_group(blocks, number)
 
     def _continues(self, side: int, group: Array, block: int, partition: int, low: int) -> bool:
-        start, stop = group[_SIDES[side]].tolist()
+        start, stop = group[SIDES[side]].tolist()
         is_next = start < stop == block and group["partition"] == partition and not _has(group, 1 - side)
         return bool(is_next and self._disk.blocks[side].reach_of(stop - 1)[1] <= low)
 
@@ -137,13 +137,13 @@ class Merging(Reactive):
         if self._task is None:
             some = self._some(self.best()[0])
             groups = self._groups[some]
-            runs = [[run for run in map(_run, groups[name]) if run] for name in _SIDES]
+            runs = [[run for run in map(_run, groups[name]) if run] for name in SIDES]
             self._task = _Task(some, Merge(self._disk, runs, self._take_number(), self._past))
         task = self._task
         yield from task.merge.run()
         merged = self._groups[task.groups]
         for group in merged:
-            for side, name in enumerate(_SIDES):
+            for side, name in enumerate(SIDES):
                 self._disk.blocks[side].drop(_run(group[name]))
         written = [(run.start, run.stop) for run in task.merge.written]
         group = np.array([(task.merge.group, merged["partition"][0], *written)], _GROUP)
@@ -172,7 +172,7 @@ class Merging(Reactive):
     def check_invariants(self) -> None:
         """Raise AssertionError if groups contradict the blocks."""
         assert len(np.unique(self._groups["number"])) == len(self._groups)
-        for side, name in enumerate(_SIDES):
+        for side, name in enumerate(SIDES):
             blocks = self._disk.blocks[side]
             for group in self._groups:
                 numbers = np.array(_run(group[name]), np.int64)
@@ -187,7 +187,7 @@ def _run(span: Array) -> range:
 
 
 def _lengths(groups: Array, side: int) -> Array:
-    spans = groups[_SIDES[side]]
+    spans = groups[SIDES[side]]
     lengths: Array = spans[..., 1].astype(np.int64) - spans[..., 0]
     return lengths
 

@@ -1,4 +1,4 @@
-"""ReactiveNL: blocks on disk joined by nested loops that can stop after every inner block."""
+"""ReactiveNL: blocks on disk joined by nested loops that can stop after every block."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -115,9 +115,10 @@ class Probing(Reactive):
     def probe(self, side: int, partition: int) -> Iterator[pa.RecordBatch]:
         """Join a side's partition on disk with the other's in memory."""
         blocks = self._disk.blocks[side]
-        low, _ = blocks.reaches(blocks.numbers)
-        numbers = blocks.numbers[self._partitions.of(low) == partition]
-        self._task = _Task(side, partition, self._stamps.next(), np.sort(numbers).tolist())
+        numbers = blocks.numbers
+        low, _ = blocks.reaches(numbers)
+        wanted = np.sort(numbers[self._partitions.of(low) == partition])
+        self._task = _Task(side, partition, self._stamps.next(), wanted.tolist())
         yield from self._go_on()
 
     def _go_on(self) -> Iterator[pa.RecordBatch]:

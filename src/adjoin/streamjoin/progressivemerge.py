@@ -68,7 +68,8 @@ class ProgressiveMergeJoin(SpillingJoin):
     def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows = self._sorted(side, piece)
         stored = self._inputs[side].stored(rows, np.zeros(len(rows), np.int64))
-        if not self._is_leaving and self._kept.has_room_for(side, stored):
+        is_empty = not any(map(len, self._inputs))
+        if is_empty or (not self._is_leaving and self._kept.has_room_for(side, stored)):
             self._expect(side, rows)
             self._kept.catch_up()
             self._have_met = False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from adjoin.errors import BudgetError, OptionError
+from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.rowslots import RowSlots
 from adjoin.streamjoin.diskjoin import OUTER_BYTES
 from adjoin.streamjoin.tuples import stored_schema
@@ -42,6 +43,12 @@ class Sizes:
     work_bytes: int
     reading_bytes: int
     max_outer: int
+
+    def reserve(self, budget: MemoryBudget) -> None:
+        """Set aside what is not for tuples."""
+        budget.set("notes", self.notes_bytes)
+        budget.set("work", self.work_bytes)
+        budget.set("reading", self.reading_bytes)
 
     @property
     def piece_rows(self) -> int:

@@ -48,12 +48,6 @@ class Keyed:
         low = scatter(self.low)
         return Keyed(self.batch, low, low)
 
-    def slice(self, begin: int, end: int) -> "Keyed":
-        """The rows from `begin` to `end - 1`."""
-        low = self.low[begin:end]
-        high = low if self.high is self.low else self.high[begin:end]
-        return Keyed(self.batch.slice(begin, end - begin), low, high)
-
 
 class TwoInputs:
     """A checked description of the join of two inputs.

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.streamjoin.grid import LEFT, RIGHT, Grid, Step
+from adjoin.streamjoin.grid import LEFT, RIGHT, Grid
 
 more = st.tuples(st.integers(0, 4), st.integers(0, 4))
 
@@ -20,19 +20,18 @@ class Joined:
         self.pairs: Counter[tuple[int, int]] = Counter()
 
     def work(self, most_outer: int, steps: int) -> bool:
-        left = steps
-
-        def join(step: Step) -> bool:
-            nonlocal left
+        """Step by step; whether nothing is left after so many."""
+        lengths = self.blocks[LEFT], self.blocks[RIGHT]
+        for _ in range(steps):
+            step = self.grid.next_step(lengths, most_outer)
+            if step is None:
+                return True
             for outer in range(step.outer_begin, step.outer_end):
                 pair = (outer, step.inner_block) if step.outer == LEFT else (step.inner_block, outer)
                 self.pairs[pair] += 1
-            left -= 1
-            return left > 0
-
-        done = self.grid.run(lambda: (self.blocks[LEFT], self.blocks[RIGHT]), most_outer, join)
-        self.grid.check_invariants((self.blocks[LEFT], self.blocks[RIGHT]))
-        return done
+            self.grid.finished()
+            self.grid.check_invariants(lengths)
+        return False
 
 
 @given(rounds=st.lists(st.tuples(more, st.integers(1, 6)), max_size=12), most_outer=st.integers(1, 5))

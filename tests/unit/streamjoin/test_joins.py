@@ -37,21 +37,37 @@ from tests.unit.streamjoin.inputs import (
     small,
 )
 
-arrivals = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["left", "right"]), st.integers(0, 500)),
-        st.tuples(st.just("pause"), st.sampled_from([0.01, 0.05, 0.3])),
-        st.tuples(st.just("end"), st.sampled_from(["left", "right"])),
-    ),
-    max_size=14,
-)
+
+def arrivals(most_rows):
+    """Rows of one side, a pause, the end of a side, in any order."""
+    return st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(["left", "right"]), st.integers(0, most_rows)),
+            st.tuples(st.just("pause"), st.sampled_from([0.01, 0.05, 0.3])),
+            st.tuples(st.just("end"), st.sampled_from(["left", "right"])),
+        ),
+        max_size=14,
+    )
 
 
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize(("name", "kind"), each(KINDS))
-@given(items=arrivals, keys=st.sampled_from([12, 60, 2_000]), seed=st.integers(0, 99))
+@given(items=arrivals(500), keys=st.sampled_from([12, 60, 2_000]), seed=st.integers(0, 99))
 @settings(max_examples=10)
 def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, seed):
+    check_every_pair(name, kind, is_restored, items, keys, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+@given(items=arrivals(700), keys=st.sampled_from([3, 60, 2_000]), seed=st.integers(0, 999))
+@settings(max_examples=60)
+def test_every_pair_comes_exactly_once_in_many_more_cases(name, kind, is_restored, items, keys, seed):
+    check_every_pair(name, kind, is_restored, items, keys, seed)
+
+
+def check_every_pair(name, kind, is_restored, items, keys, seed):
     """Also where the operator is written down after every batch, and another one goes on."""
     options, condition = CONDITIONS[kind]
     left, right = Input(LEFT, seed, keys), Input(RIGHT, seed + 1, keys)
