@@ -41,7 +41,7 @@ def share_online(setting: Setting, world: World) -> Measurement:
 
 
 def buffer_most(setting: Setting, world: World) -> Measurement:
-    """The most rows that waited in the input buffer."""
+    """The most rows that waited where a reactive phase ended, those with no room in the buffer included."""
     run = _run(setting, world)
     return Measurement(run.details["buffer_most"], run.details)
 
@@ -76,7 +76,7 @@ def _run(setting: Setting, world: World) -> _Run:
         "reactive": metrics["results_reactive"],
         "blocks_flushed": metrics["blocks_flushed"],
         "pages_read": metrics["pages_read"],
-        "buffer_most": line.most_waiting,
+        "buffer_most": metrics["input_buffer_rows_at_handover_max"] + line.most_outside,
         "buffer_mean": metrics["input_buffer_rows_at_handover"] / phases,
         "refused": line.refused,
     }
@@ -136,7 +136,7 @@ class _Line(SimulatedClock):
         self._offers = setting.silence > 0
         self.ahead_rows = world.scaled(MAX_NEW) if setting.algorithm == "DINER" else 0
         self._is_idle = False
-        self.most_waiting = 0
+        self.most_outside = 0
         self.refused = 0.0
 
     @staticmethod
@@ -165,14 +165,13 @@ class _Line(SimulatedClock):
         """Time passes; what comes meanwhile is offered, as the operator is busy."""
         super().sleep(seconds)
         if self._join is not None and self._offers:
-            waiting = self._waiting()
-            if self._is_idle:
-                self.most_waiting = max(self.most_waiting, waiting + self._join.rows_waiting)
-            if waiting >= (1 if self._is_idle else PORTION_ROWS):
+            if self._waiting() >= (1 if self._is_idle else PORTION_ROWS):
                 for side, batch in self._due():
                     if not self._join.offer(SIDES[side], batch):
                         self._taken[side] -= batch.num_rows
                         self.refused += 1
+            if self._is_idle:
+                self.most_outside = max(self.most_outside, self._waiting())
 
     def _let_pass(self, seconds: float) -> None:
         super().sleep(seconds)

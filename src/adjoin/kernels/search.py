@@ -31,6 +31,16 @@ def first_above(values: Array, bound: int, start: int, stop: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def are_among(values: Array, ascending: Array) -> Array:
+    """Whether each value is one of those that ascend."""
+    among = np.zeros(len(values), np.bool_)
+    for i in range(len(values)):
+        at = first_not_below(ascending, values[i], 0, len(ascending))
+        among[i] = at < len(ascending) and ascending[at] == values[i]
+    return among
+
+
+@njit(cache=True, nogil=True)
 def first_not_below_from(values: Array, bound: int, start: int) -> int:
     """As `first_not_below`, of all values from `start` on, in steps that double: it is often near."""
     step = 1

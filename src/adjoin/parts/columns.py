@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import SchemaError
-from adjoin.kernels import gather as kernels
+from adjoin.kernels import gather, scatter
 from adjoin.kernels.types import Array
 from adjoin.parts.arena import Arena
 
@@ -147,6 +147,34 @@ class PageColumns:
             column.type, len(places), [validity, *body], null_count=nulls, children=children or None
         )
 
+    def put(self, column: Column, places: "Places", values: pa.Array) -> None:
+        """Write values of a fixed width to these places, in slots that were laid out for them."""
+        if column.kind == "null":
+            return
+        self.put_validity(column, places, values)
+        data, first = values.buffers()[1], values.offset
+        if column.kind == "bits":
+            source = self._source(column.buffers[1], 1)
+            bits = np.frombuffer(data, np.uint8)
+            scatter.scatter_bits(*source, places.slots, places.rows, bits, first)
+        elif column.width in self._views:
+            source = self._source(column.buffers[1], column.width)
+            words = np.frombuffer(data, source[0].dtype)[first : first + len(values)]
+            scatter.scatter_words(*source, places.slots, places.rows, words)
+        else:
+            source = self._source(column.buffers[1], 1)
+            wide = np.frombuffer(data, np.uint8)[first * column.width :]
+            scatter.scatter_wide(*source, places.slots, places.rows, column.width, wide)
+
+    def put_validity(self, column: Column, places: "Places", values: pa.Array | None) -> None:
+        """Write which of the values are not null, where the slots have bits for that; without values, all."""
+        if not gather.any_present(places.slots, self.offset(column.buffers[0])):
+            return
+        bits, first = np.full(len(places) // 8 + 1, 255, np.uint8), 0
+        if values is not None and values.buffers()[0] is not None:
+            bits, first = np.frombuffer(values.buffers()[0], np.uint8), values.offset
+        scatter.scatter_bits(*self._source(column.buffers[0], 1), places.slots, places.rows, bits, first)
+
     def value_bytes(self, column: Column, places: "Places") -> Array | int:
         """Bytes that `take` needs for each place: its value, and the places of the items of a list."""
         if column.fixed_bytes is not None:
@@ -173,13 +201,13 @@ class PageColumns:
         return np.diff(self._spans(column, places)[1]) * _MEASURING_BYTES
 
     def _validity(self, ordinal: int, places: "Places") -> tuple[pa.Buffer | None, int]:
-        if not kernels.any_present(places.slots, self.offset(ordinal)):
+        if not gather.any_present(places.slots, self.offset(ordinal)):
             return None, 0
         return self._bit_buffer(ordinal, places)
 
     def _bit_buffer(self, ordinal: int, places: "Places") -> tuple[pa.Buffer, int]:
         out = np.zeros((len(places) + 7) // 8, np.uint8)
-        zeros = kernels.gather_bits(*self._source(ordinal, 1), places.slots, places.rows, out)
+        zeros = gather.gather_bits(*self._source(ordinal, 1), places.slots, places.rows, out)
         return pa.py_buffer(out), zeros
 
     def _source(self, ordinal: int, width: int) -> tuple[Array, Array, Array]:
@@ -196,12 +224,12 @@ class PageColumns:
                 ends[:] = np.arange(len(places) + 1, dtype=np.int64) * column.width
             else:
                 source = self._source(ordinal, column.width)
-                kernels.gather_spans(*source, places.slots, places.rows, begin, ends)
+                gather.gather_spans(*source, places.slots, places.rows, begin, ends)
             places.spans[ordinal] = begin, ends
         return places.spans[ordinal]
 
     def _items(self, column: Column, places: "Places") -> "Places":
-        return Places(*kernels.spread_items(places.slots, *self._spans(column, places)))
+        return Places(*gather.spread_items(places.slots, *self._spans(column, places)))
 
     def _bits(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
         return [self._bit_buffer(column.buffers[1], places)[0]], []
@@ -210,16 +238,16 @@ class PageColumns:
         width, ordinal = column.width, column.buffers[1]
         if width in self._views:
             out = np.empty(len(places), self._views[width].dtype)
-            kernels.gather_words(*self._source(ordinal, width), places.slots, places.rows, out)
+            gather.gather_words(*self._source(ordinal, width), places.slots, places.rows, out)
         else:
             out = np.empty(len(places) * width, np.uint8)
-            kernels.gather_wide(*self._source(ordinal, 1), places.slots, places.rows, width, out)
+            gather.gather_wide(*self._source(ordinal, 1), places.slots, places.rows, width, out)
         return [pa.py_buffer(out)], []
 
     def _bytes(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
         begin, ends = self._spans(column, places)
         out = np.empty(int(ends[-1]), np.uint8)
-        kernels.gather_bytes(*self._source(column.buffers[2], 1), places.slots, begin, ends, out)
+        gather.gather_bytes(*self._source(column.buffers[2], 1), places.slots, begin, ends, out)
         return [_offset_buffer(ends, column.width), pa.py_buffer(out)], []
 
     def _list(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:

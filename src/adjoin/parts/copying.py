@@ -49,6 +49,12 @@ def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of such a batch, in which every column can be null."""
+    fields = [field.with_type(_plain(field.type) or field.type).with_nullable(True) for field in schema]
+    return pa.schema([pa.field(field.name, field.type) for field in fields])
+
+
 def as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:
     """A plain column in the type of the result: a view, a dictionary, or as it is."""
     if column.type.equals(type_):

@@ -57,6 +57,11 @@ class RowSlots:
         base = int(arena.slot_base[slot])
         find_buffers(arena.bytes, arena.words, base, columns.wanted, columns.offsets, columns.rows, slot)
 
+    def lay_out(self, slot: int, rows: int, begins: Array) -> None:
+        """The slot has room for so many rows, with its buffers at these places; -1: there is none."""
+        self.columns.offsets[:, slot] = begins
+        self.columns.rows[slot] = rows
+
     def rows_at(self, places: Places) -> pa.RecordBatch:
         """Copies of the rows at these places."""
         arrays = [self.columns.take(column, places) for column in self.layout]

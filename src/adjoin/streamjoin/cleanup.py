@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
+from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin
-from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.reactive import Reactive
 
 

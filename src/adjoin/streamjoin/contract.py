@@ -1,62 +1,62 @@
-"""What every join of two inputs can do: batches in, batches out; idle; an input ends; all end."""
+"""What every join of streams can do: batches in, batches out; idle; an input ends; all end."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from adjoin.errors import AdjoinError, OptionError, SchemaError, StorageError
 from adjoin.parts.clock import Pause
 from adjoin.parts.operator import Operator
-from adjoin.streamjoin.spec import SIDES, TwoInputs
 
 Arrival = tuple[str, pa.RecordBatch | None] | Pause
-"""A batch of "left" or "right", the end of one of them (None), or a time in which nothing comes."""
+"""The name of an input with a batch of it, or with None where it ends; or a time in which nothing comes."""
 
 
-class TwoInputJoin(Operator):
-    """Two streams joined.
+class StreamJoin(Operator):
+    """Streams joined.
 
     Where the disk has no room for what memory cannot hold, a `StorageError` says so, and the operator can go
     on once there is room: what was pushed has been taken.
+
+    Args:
+        names: The names of the inputs.
+        schemas: Their schemas.
+        schema: The schema of the results.
     """
 
     survives = (StorageError,)
 
-    def __init__(self, spec: TwoInputs, schemas: tuple[pa.Schema, pa.Schema]) -> None:
+    def __init__(self, names: Sequence[str], schemas: Sequence[pa.Schema], schema: pa.Schema) -> None:
         super().__init__()
-        self._spec = spec
-        self._schemas = schemas
-        self._has_ended = [False, False]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the results."""
-        return self._spec.schema
+        self._names = tuple(names)
+        self._schemas = tuple(schemas)
+        self.schema = schema
+        self._has_ended = [False] * len(self._names)
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a batch of "left" or "right"; put out what it matches so far."""
+        """Take a batch of the input with this name; put out what it matches so far."""
         return self._alone(self._push(self._checked(side, batch), batch))
 
     def end(self, side: str) -> None:
         """Nothing more will come from this input."""
         self._check_open()
-        self._has_ended[_number(side)] = True
+        self._has_ended[self._number(side)] = True
 
     def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
         """Let so many seconds pass on the operator's clock, in which nothing arrives."""
         return self._alone(self._idle(seconds))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Both inputs have ended: put out all that is missing."""
-        return self._alone(self._end_both())
+        """All inputs have ended: put out all that is missing."""
+        return self._alone(self._end_all())
 
-    def _end_both(self) -> Iterator[pa.RecordBatch]:
-        self._has_ended[:] = [True, True]
+    def _end_all(self) -> Iterator[pa.RecordBatch]:
+        self._has_ended[:] = [True] * len(self._names)
         yield from self._finish()
 
     def run(self, arrivals: Iterable[Arrival]) -> Iterator[pa.RecordBatch]:
-        """Join two whole inputs: `("left" or "right", batch)`, `(side, None)` where one ends, or a pause."""
+        """Join whole inputs: `(name, batch)`, `(name, None)` where one ends, or a pause."""
         for item in self._paced(arrivals):
             if item is None:
                 yield from self._alone(self._waited())
@@ -86,7 +86,7 @@ class TwoInputJoin(Operator):
     def _finish(self) -> Iterator[pa.RecordBatch]: ...
 
     def _checked(self, side: str, batch: pa.RecordBatch) -> int:
-        number = _number(side)
+        number = self._number(side)
         if not isinstance(batch, pa.RecordBatch):
             raise SchemaError(f"push takes a pyarrow.RecordBatch, got {type(batch).__name__}")
         if not batch.schema.equals(self._schemas[number]):
@@ -98,8 +98,7 @@ class TwoInputJoin(Operator):
             raise AdjoinError(f"the {side} input has ended; nothing more can come from it")
         return number
 
-
-def _number(side: str) -> int:
-    if side not in SIDES:
-        raise OptionError(f"side={side!r} is not one of {', '.join(SIDES)}")
-    return SIDES.index(side)
+    def _number(self, side: str) -> int:
+        if side not in self._names:
+            raise OptionError(f"side={side!r} is not one of {', '.join(self._names)}")
+        return self._names.index(side)

@@ -5,14 +5,14 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.streamjoin.flushing import FlushPolicy
-from adjoin.streamjoin.frame import SpillingJoin
 from adjoin.streamjoin.nestedloops import NestedLoops
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.regions import ThreeRegions
 from adjoin.streamjoin.spec import On
+from adjoin.streamjoin.twoinputs import TwoInputJoin
 
 
-class DINER(SpillingJoin):
+class DINER(TwoInputJoin):
     """Joins two streams in bounded memory, with as many results as possible while they arrive.
 
     How it works: see `SpillingJoin` for the phases. Tuples in memory are indexed in the order of their keys.
@@ -26,7 +26,7 @@ class DINER(SpillingJoin):
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
         seed: The clock begins at a random place.
-        **options: Those of `SpillingJoin`.
+        **options: Those of `TwoInputJoin`.
 
     Example:
         >>> import adjoin, pyarrow as pa
@@ -82,4 +82,4 @@ class DINER(SpillingJoin):
         super().__init__(left, right, on, memory, **options)
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        return ThreeRegions(self._seed), NestedLoops(self._disk_join, self._sizes.max_outer)
+        return ThreeRegions(seed=self._seed), NestedLoops(self._disk_join, self._sizes.max_outer)

@@ -15,8 +15,9 @@ from adjoin.streamjoin.blocks import Block, Blocks
 from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.results import Results, sizes_of
+from adjoin.streamjoin.rowstore import places_of
 from adjoin.streamjoin.spec import TwoInputs
-from adjoin.streamjoin.tuples import Tuples, places_of
+from adjoin.streamjoin.tuples import Tuples
 
 OUTER_BYTES = 84
 """Of a tuple of an outer block beside its slot: interval, place, block, moments; twice while it is sorted."""
@@ -83,7 +84,7 @@ class DiskJoin:
         for start in range(0, int(ends[-1]), self.limit_pairs):
             owner, at = expand_part(begin, ends, start, min(start + self.limit_pairs, int(ends[-1])))
             is_new = have_not_met(outer, tuples, at, block, owner, past)
-            if not self.spec.are_points[outer]:
+            if not self.spec.condition.are_points[outer]:
                 is_new &= tuples.high[at] >= block.low[owner]
             if met is not None and met.any():
                 is_new &= ~met[tuples.block[at]]
@@ -163,11 +164,11 @@ class _Outer:
         """Read one more block; returns its number, None if all are there."""
         if len(self._slots) == len(self.wanted[1]):
             return None
-        number, slot = self.wanted[1][len(self._slots)], self._tuples.take_slot()
+        number, slot = self.wanted[1][len(self._slots)], self._tuples.store.take_slot()
         try:
             self._loaded.append(self._blocks.read_into(number, self._tuples.slots, slot))
         except BaseException:
-            self._tuples.free_slot(slot)
+            self._tuples.store.free_slot(slot)
             raise
         self._slots.append(slot)
         return number
@@ -179,7 +180,7 @@ class _Outer:
 
     def close(self) -> None:
         for slot in self._slots:
-            self._tuples.free_slot(slot)
+            self._tuples.store.free_slot(slot)
 
 
 class _Sorted:

@@ -1,9 +1,8 @@
-"""The frame of joins that spill: arriving, reactive and cleanup phases over two inputs in one budget."""
+"""The frame of joins that spill: arriving, reactive and cleanup phases over all inputs in one budget."""
 
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,53 +11,43 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import AdjoinError
-from adjoin.kernels.sorting import argsort_keys
 from adjoin.master.device import Cost
-from adjoin.master.predicate import Distance
 from adjoin.parts.arrivals import arrivals as paced
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, SystemClock
-from adjoin.parts.copying import compact, plain_columns
+from adjoin.parts.copying import compact, plain_columns, plain_schema
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
 from adjoin.streamjoin.blocks import Blocks
-from adjoin.streamjoin.cleanup import Cleanup
-from adjoin.streamjoin.contract import Arrival, TwoInputJoin
+from adjoin.streamjoin.contract import Arrival, StreamJoin
 from adjoin.streamjoin.counts import Counts
-from adjoin.streamjoin.diskjoin import OUTER_BYTES, DiskJoin
 from adjoin.streamjoin.flushing import FlushPolicy
-from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.keeping import Keeping
 from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.sizes import Sizes, check_options
-from adjoin.streamjoin.spec import Keyed, On, TwoInputs
 from adjoin.streamjoin.stamps import Stamps
-from adjoin.streamjoin.tuples import Tuples, places_of
+from adjoin.streamjoin.tuples import Keys, Tuples
 
 _DISK_BLOCK_BYTES = 4096
 INPUT_SHARE = 1 / 10
 """Of the memory, for rows that come while the operator works; once there were such rows."""
 
 
-class SpillingJoin(TwoInputJoin):
-    """A join of two inputs that keeps what it can in memory, and the rest on disk.
+class SpillingJoin(StreamJoin):
+    """A join of streams that keeps what it can in memory, and the rest on disk.
 
-    *Arriving*: rows are joined with those of the other input in memory, then kept there; when it is full,
+    *Arriving*: rows are joined with those of the other inputs in memory, then kept there; when it is full,
     tuples of the policy's choice are written to disk as a sorted block. *Reactive*: while nothing arrives,
-    blocks on disk are joined with each other. *Cleanup*: when both inputs have ended, what is still in memory
-    is written, and the rest of the blocks is joined. A pair of tuples that were in memory together was
-    joined when the later one arrived; all others are joined from disk.
+    blocks on disk are joined with each other. *Cleanup*: when all inputs have ended, what is still in memory
+    is written, and the rest of the blocks is joined. Tuples that were in memory together were joined when the
+    last of them arrived; all others are joined from disk.
 
     Args:
-        left: Schema of the left input.
-        right: Schema of the right input.
-        on: Key: a name, a list of names, or `{"left column": "right column"}`.
+        names: The names of the inputs.
+        schemas: Their schemas.
+        schema: The schema of the results.
+        are_points: For each join attribute of each input, whether a tuple has one key there or an interval.
         memory: Budget of the whole operator: bytes, or text such as "64MB".
-        within: Band join: right key between left key - within and left key + within.
-        between: Range join: right key between these two left columns; `on` names the right's key.
-        suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results; all by default. They come in the order in which all would.
         block_bytes: Size of a block on disk; by default a small part of the memory.
         max_outer: Most outer blocks of a reactive phase (MaxOuterMem); by default a tenth of the memory.
         max_new: Rows that end a reactive phase when they have arrived (MaxNewArr).
@@ -73,15 +62,12 @@ class SpillingJoin(TwoInputJoin):
 
     def __init__(
         self,
-        left: pa.Schema,
-        right: pa.Schema,
-        on: On,
-        memory: int | str = "64MB",
+        names: Sequence[str],
+        schemas: Sequence[pa.Schema],
+        schema: pa.Schema,
+        are_points: Sequence[Sequence[bool]],
+        memory: int | str,
         *,
-        within: Distance | None = None,
-        between: tuple[str, str] | None = None,
-        suffix: str = "_right",
-        columns: Sequence[str] | None = None,
         block_bytes: int | None = None,
         max_outer: int | None = None,
         max_new: int = 1000,
@@ -90,35 +76,30 @@ class SpillingJoin(TwoInputJoin):
         clock: Clock | None = None,
         disk: Cost | None = None,
     ) -> None:
-        super().__init__(TwoInputs(left, right, on, within, between, suffix, columns), (left, right))
+        super().__init__(names, schemas, schema)
         check_options(max_outer, max_new, wait_seconds, block_bytes)
         self._max_new, self._wait_seconds = max_new, wait_seconds
         self._clock = clock or SystemClock()
         self._disk = disk
         self._head = 0, -1
         self._budget = MemoryBudget(parse_bytes(memory))
-        self._sizes = sizes = Sizes.of(
-            self._budget.total_bytes, self._spec.plain, max_outer, block_bytes, self.copies
-        )
+        plain = [plain_schema(each) for each in schemas]
+        self._sizes = sizes = Sizes.of(self._budget.total_bytes, plain, max_outer, block_bytes, self.copies)
         sizes.reserve(self._budget)
         self._inputs = tuple(
-            Tuples(plain, are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
-            for plain, points in zip(self._spec.plain, self._spec.are_points, strict=True)
+            Tuples(each, are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
+            for each, points in zip(plain, are_points, strict=True)
         )
-        self._files = tuple(SpillFile(spill, partial(self._spend, side)) for side in (LEFT, RIGHT))
+        self._files = tuple(SpillFile(spill, partial(self._spend, side)) for side in range(len(plain)))
         self._blocks = tuple(
-            Blocks(tuples.schema, are_points=points, most_bytes=sizes.slot_bytes, file=file)
-            for tuples, points, file in zip(self._inputs, self._spec.are_points, self._files, strict=True)
+            Blocks(tuples.schema, are_points=points[0], most_bytes=sizes.slot_bytes, file=file)
+            for tuples, points, file in zip(self._inputs, are_points, self._files, strict=True)
         )
-        self._results = Results(self._spec, [tuples.slots for tuples in self._inputs], sizes.work_bytes // 2)
         self.counts = Counts()
-        self._disk_join = DiskJoin(
-            self._spec, self._inputs, self._blocks, self._results, self.counts, self._sizes.piece_rows
-        )
         self._stamps = Stamps()
-        self._policy, self._reactive = self._strategy()
         self._pending: deque[tuple[int, pa.RecordBatch]] = deque()
         self._pending_rows = 0
+        self._policy, self._reactive = self._strategy()
         self._kept = Keeping(
             self._inputs,
             self._blocks,
@@ -130,7 +111,6 @@ class SpillingJoin(TwoInputJoin):
             self.counts,
             self._has_ended,
         )
-        self._cleaning: Cleanup | None = None
 
     @abstractmethod
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
@@ -148,8 +128,9 @@ class SpillingJoin(TwoInputJoin):
         """Counters since the start.
 
         `rows_in`, `rows_out`; results by phase: `results_online`, `results_reactive`, `results_cleanup`;
-        `blocks_flushed`; rows in the input buffer: `input_buffer_rows_max`, `input_buffer_rows_at_handover`
-        (the sum over all `reactive_phases`); reads: `pages_read` (blocks), `seeks`, `bytes_read`;
+        `blocks_flushed`; rows in the input buffer: `input_buffer_rows_max`, and where a reactive phase ended
+        `input_buffer_rows_at_handover` (the sum over all `reactive_phases`) and
+        `input_buffer_rows_at_handover_max`; reads: `pages_read` (blocks), `seeks`, `bytes_read`;
         memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted), `used_bytes` now; where
         tuples are: `rows_in_memory`, `rows_on_disk`.
         """
@@ -206,13 +187,13 @@ class SpillingJoin(TwoInputJoin):
     def _dumped(self, facts: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
         self._busy = True
         try:
-            yield from snapshots.dump(facts, self._inputs, self._blocks, self._sizes.piece_rows)
+            yield from snapshots.dump(facts, self._names, self._inputs, self._blocks, self._sizes.piece_rows)
         finally:
             self._busy = False
 
     def _is_unfinished(self) -> bool:
         """Whether something was interrupted."""
-        return self._kept.is_behind or self._reactive.is_interrupted or self._cleaning is not None
+        return self._kept.is_behind or self._reactive.is_interrupted
 
     def restore(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Go on from a snapshot of an operator with the same arguments; this one must be new."""
@@ -220,7 +201,7 @@ class SpillingJoin(TwoInputJoin):
         if self._stamps.now:
             raise AdjoinError("only a new operator can be restored; make one")
         try:
-            facts = snapshots.load(values, self._inputs, self._blocks)
+            facts = snapshots.load(values, self._names, self._inputs, self._blocks)
         except BaseException:
             self._ended = True
             raise
@@ -318,35 +299,14 @@ class SpillingJoin(TwoInputJoin):
             rows //= 2
         return rows
 
+    @abstractmethod
     def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Join rows with the other input's in memory, then keep them there."""
-        rows = self._sorted(side, piece)
-        self._expect(side, rows)
-        if not self._has_ended[1 - side] or len(self._inputs[1 - side]):
-            yield from self._probe(side, rows)
-        self._kept.catch_up()
+        """Join rows with the other inputs' in memory, then keep them there."""
 
-    def _sorted(self, side: int, piece: pa.RecordBatch) -> Keyed:
-        """Rows with a key, in the order of their keys."""
-        rows = self._keyed(side, piece)
-        return rows.take(argsort_keys(rows.low))
-
-    def _expect(self, side: int, rows: Keyed) -> None:
+    def _expect(self, side: int, batch: pa.RecordBatch, keys: Keys) -> None:
         """Rows have arrived, each at its moment: they will be kept."""
-        arrived = self._stamps.many(len(rows)) + np.arange(len(rows))
-        self._kept.expect(side, self._inputs[side].stored(rows, arrived), rows.low, rows.high)
-
-    def _keyed(self, side: int, piece: pa.RecordBatch) -> Keyed:
-        return self._spec.keyed(side, piece)
-
-    def _probe(self, side: int, rows: Keyed) -> Iterator[pa.RecordBatch]:
-        index, sizes = self._inputs[1 - side].index, sizes_of(rows.batch)
-        for some in index.matches(rows.low, rows.high, self._sizes.piece_rows):
-            others = self._results.in_slots(1 - side, places_of(some.place))
-            for batch, pairs in self._results.beside(side, rows.batch, sizes, some.owner, others):
-                self.counts.results_online += batch.num_rows
-                self._policy.joined(side, rows.low[some.owner[pairs]], some.low[pairs])
-                yield batch
+        arrived = self._stamps.many(batch.num_rows) + np.arange(batch.num_rows)
+        self._kept.expect(side, self._inputs[side].stored(batch, arrived), keys)
 
     # Reactive and cleanup.
 
@@ -356,8 +316,7 @@ class SpillingJoin(TwoInputJoin):
             yield from self._work()
             if self._pending_rows > self._max_new or not self._clock.now() < end:
                 break
-        self.counts.reactive_phases += 1
-        self.counts.input_buffer_rows_at_handover += self._pending_rows
+        self.counts.handed_over(self._pending_rows)
 
     def _work(self) -> Iterator[pa.RecordBatch]:
         if not self._reactive.is_interrupted:  # else nothing may leave memory before it is done
@@ -370,26 +329,6 @@ class SpillingJoin(TwoInputJoin):
             self._budget.set("directory", 0)
             self._kept.account()
 
+    @abstractmethod
     def _cleanup(self) -> Iterator[pa.RecordBatch]:
-        """Write what is in memory, and join the rest of the blocks with all memory for the outer ones."""
-        if self._cleaning is None:
-            self._reactive.close()
-            self._budget.set("reading", 0)
-            if any(map(len, self._blocks)):  # else all tuples have met in memory
-                self._write_all()
-            self._cleaning = Cleanup(self._disk_join, self._reactive, self._most_outer())
-            self._budget.set("reading", self._budget.free_bytes)
-        with closing(self._disk_join):
-            for batch in self._cleaning.run():
-                self.counts.results_cleanup += batch.num_rows
-                yield batch
-
-    def _write_all(self) -> None:
-        for side, tuples in enumerate(self._inputs):
-            while len(tuples):
-                self._kept.write(side, tuples.index.lowest(self._kept.block_rows(side)))
-
-    def _most_outer(self) -> int:
-        rows = max((blocks.rows / len(blocks) for blocks in self._blocks if len(blocks)), default=1.0)
-        per_block = self._sizes.slot_bytes + rows * OUTER_BYTES
-        return max(self._sizes.max_outer, int((self._budget.free_bytes - self._sizes.slot_bytes) / per_block))
+        """Write what is in memory, and join the rest of the blocks."""

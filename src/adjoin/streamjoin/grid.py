@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.types import Array
-
-LEFT, RIGHT = 0, 1
+from adjoin.streamjoin.condition import LEFT, RIGHT
 
 
 @dataclass(frozen=True)

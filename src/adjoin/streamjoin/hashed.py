@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.errors import OptionError
-from adjoin.streamjoin.frame import SpillingJoin
 from adjoin.streamjoin.spec import Keyed, On
+from adjoin.streamjoin.twoinputs import TwoInputJoin
 
 
-class HashedJoin(SpillingJoin):
+class HashedJoin(TwoInputJoin):
     """A join by equality in which neighbours in the index, and on disk, are those with near hashes.
 
     A key is scattered one to one, so that a range of scattered keys is a hash partition, and the index in
@@ -20,7 +20,7 @@ class HashedJoin(SpillingJoin):
     @abstractmethod
     def __init__(self, left: pa.Schema, right: pa.Schema, on: On, memory: int | str, **options: Any) -> None:
         super().__init__(left, right, on, memory, **options)
-        if not self._spec.is_equality:
+        if not self._spec.condition.is_equality:
             self.close()
             raise OptionError(
                 f"{type(self).__name__} joins equal keys alone; DINER takes within= and between="
@@ -39,7 +39,7 @@ class MergingJoin(HashedJoin):
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
         fan_in: Most runs that are merged at a time (F).
-        **options: Those of `SpillingJoin`, but for `within`, `between` and `max_outer`.
+        **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
     """
 
     copies = 3

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from adjoin.streamjoin.flushing import FlushPolicy, Shortage
-from adjoin.streamjoin.grid import LEFT, RIGHT
+from adjoin.streamjoin.condition import LEFT, RIGHT
+from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.hashed import MergingJoin
-from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.merging import Merging
 from adjoin.streamjoin.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.reactive import Reactive
@@ -29,7 +28,7 @@ class HashMergeJoin(MergingJoin):
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
         fan_in: Most runs that are merged at a time (F).
-        **options: Those of `SpillingJoin`, but for `within`, `between` and `max_outer`.
+        **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
 
     Reference:
         Mokbel, Lu, Aref: Hash-Merge Join: A Non-blocking Join Algorithm for Producing Fast and Early Join
@@ -50,7 +49,7 @@ class HashMergeJoin(MergingJoin):
 class BalancedPair(PartitionPolicy):
     """Flushes a partition of both sides: the largest of those after which memory is balanced."""
 
-    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
+    def choose(self, shortage: Shortage) -> Iterator[Leaving]:
         """All its tuples, about so many at a time."""
         more_left = self.tuples[LEFT] - self.tuples[RIGHT]
         imbalance = abs(more_left.sum() - more_left)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adjoin.kernels.intervals import merge_runs, overlap_ranges, sweep_clock
-from adjoin.kernels.search import expand_part
+from adjoin.kernels.search import are_among, expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 
@@ -186,15 +186,19 @@ class OrderedIndex:
             if run.gone * _MOST_GONE > len(run):
                 self._runs[number] = self._merged(run, self._no_run())
 
-    def in_order(self, entries: "Entries") -> Array:
+    def places_in_order(self, entries: "Entries") -> Array:
         """The places of these entries, in the order in which the index has them."""
         return np.concatenate([run.place[at] for run, at in zip(self._runs, entries, strict=True)])
 
-    def move(self, entries: "Entries", places: Array) -> None:
-        """These entries, as `in_order` gave them, are at other places now."""
-        cut = len(entries.first)
-        self._runs[0].place[entries.first] = places[:cut]
-        self._runs[1].place[entries.second] = places[cut:]
+    def in_slot(self, slot: int) -> Array:
+        """The places in this slot, ascending."""
+        return np.sort(np.concatenate([run.place[run.place >> 32 == slot] for run in self._runs]))
+
+    def move(self, before: Array, after: Array) -> None:
+        """What was at these places, all of a slot and ascending, is at others now."""
+        for run in self._runs:
+            at = np.flatnonzero(run.place >> 32 == before[0] >> 32)
+            run.place[at] = after[np.searchsorted(before, run.place[at])]
 
     def keys(self, entries: "Entries") -> Array:
         """The lower ends of these tuples, in no order."""
@@ -208,17 +212,18 @@ class OrderedIndex:
             total += int(np.count_nonzero(run.place[begin:end] >= 0))
         return total
 
-    def in_slot(self, slot: int) -> "Entries":
-        """The tuples whose places are in this slot."""
-        first, second = (np.flatnonzero(run.place >> 32 == slot) for run in self._runs)
+    def at(self, place: Array) -> "Entries":
+        """The tuples at these places, which ascend."""
+        first, second = (np.flatnonzero(are_among(run.place, place)) for run in self._runs)
         return Entries(first, second)
 
-    def joined(self, entries: "Entries") -> Array:
-        """The join bits of these entries, in the order of `places`."""
-        parts = [(run.low[at], run.joined[at]) for run, at in zip(self._runs, entries, strict=True)]
-        low, joined = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        bits: Array = joined[argsort_keys(low)]
-        return bits
+    def by_place(self) -> tuple[Array, Array, Array, Array]:
+        """Places, which ascend, lower and upper ends and join bits of all tuples."""
+        parts = [(run.place, run.low, run.high, run.joined) for run in self._runs]
+        place, low, high, joined = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        there = np.flatnonzero(place >= 0)
+        order = there[np.argsort(place[there])]
+        return place[order], low[order], high[order], joined[order]
 
     def all(self) -> "Entries":
         """Every tuple."""

@@ -1,4 +1,4 @@
-"""Tuples of both inputs in one budget: what comes is kept, and what brings least goes to disk for it."""
+"""Tuples of all inputs in one budget: what comes is kept, and what brings least goes to disk for it."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,13 +12,11 @@ from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
 from adjoin.streamjoin.blocks import MOMENT_BYTES, Blocks
 from adjoin.streamjoin.counts import Counts
-from adjoin.streamjoin.flushing import FlushPolicy, Shortage
-from adjoin.streamjoin.grid import LEFT, RIGHT
-from adjoin.streamjoin.index import Entries
+from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
 from adjoin.streamjoin.stamps import Stamps
-from adjoin.streamjoin.tuples import Tuples
+from adjoin.streamjoin.tuples import Keys, Tuples
 
 
 class Keeping:
@@ -33,7 +31,7 @@ class Keeping:
         budget: The operator's budget; this class keeps its account "tuples".
         sizes: How it is divided.
         counts: Where blocks are counted.
-        has_ended: Whether each input has, by now; tuples of the other then leave first.
+        has_ended: Whether each input has, by now; once one alone is left, its tuples leave first.
 
     Attributes:
         input_bytes: So much memory is for rows that come while the operator works.
@@ -59,7 +57,7 @@ class Keeping:
         self._budget = budget
         self._sizes = sizes
         self._counts = counts
-        self._placing: tuple[int, pa.RecordBatch, Array, Array] | None = None
+        self._placing: tuple[int, pa.RecordBatch, Keys] | None = None
         self._has_ended = has_ended
         self.input_bytes = 0
         self.account()
@@ -69,9 +67,9 @@ class Keeping:
         """Whether tuples are still to be kept, because the disk had no room."""
         return self._placing is not None
 
-    def expect(self, side: int, stored: pa.RecordBatch, low: Array, high: Array) -> None:
-        """Tuples, in the order of their lower ends, that `catch_up` will keep."""
-        self._placing = side, stored, low, high
+    def expect(self, side: int, stored: pa.RecordBatch, keys: Keys) -> None:
+        """Tuples, in the order of the first attribute's lower ends, that `catch_up` will keep."""
+        self._placing = side, stored, keys
 
     def has_room_for(self, side: int, stored: pa.RecordBatch) -> bool:
         """Whether these can be kept without that others leave."""
@@ -81,7 +79,7 @@ class Keeping:
         """Keep the tuples that are expected, after others have left for them."""
         if self._placing is None:
             return
-        side, stored, low, high = self._placing
+        side, stored, keys = self._placing
         sizes = row_bytes(stored)
         if len(sizes) and int(sizes.max()) > self._room_bytes(side):
             raise BudgetError(
@@ -92,11 +90,11 @@ class Keeping:
         while begin < len(sizes):
             end = min(len(sizes), begin + self._rows_of_a_block(side, sizes))
             self._make_room(side, sizes[begin:end])
-            part = stored.slice(begin, end - begin)
-            self._inputs[side].add(part, low[begin:end], high[begin:end])
-            self._policy.added(side, low[begin:end])
-            self._reactive.arrived(side, low[begin:end])
-            self._placing = side, stored.slice(end), low[end:], high[end:]
+            some = [(low[begin:end], high[begin:end]) for low, high in keys]
+            self._inputs[side].add(stored.slice(begin, end - begin), some)
+            self._policy.added(side, some)
+            self._reactive.arrived(side, some[0][0])
+            self._placing = side, stored.slice(end), [(low[end:], high[end:]) for low, high in keys]
             begin = end
             self.account()
         self._placing = None
@@ -124,8 +122,7 @@ class Keeping:
                 self.make_room()
 
     def _has_room(self, side: int, sizes: Array) -> bool:
-        slots_bytes = self._inputs[side].slots_for(sizes) * self._sizes.slot_bytes
-        return not self._lacks(slots_bytes + len(sizes) * self._inputs[side].index.entry_bytes)
+        return not self._lacks(self._inputs[side].new_bytes(sizes))
 
     def _lacks(self, more_bytes: int) -> bool:
         return more_bytes + self.spare_bytes + self.input_room_bytes > self._budget.free_bytes
@@ -150,8 +147,6 @@ class Keeping:
         return self._sizes.slot_bytes + 2 * Blocks.growth_bytes + self._reactive.growth_bytes
 
     def _close_up(self) -> bool:
-        if self._budget.free_bytes < self._sizes.slot_bytes:
-            return False
         done = any(tuples.close_up() for tuples in sorted(self._inputs, key=len, reverse=True))
         self.account()
         return done
@@ -167,18 +162,22 @@ class Keeping:
 
     def make_room(self) -> None:
         """Let the policy choose tuples that leave."""
-        preferred = None
-        if self._has_ended[LEFT] != self._has_ended[RIGHT]:
-            side = RIGHT if self._has_ended[LEFT] else LEFT
-            preferred = side if len(self._inputs[side]) else None
-        rows = self.block_rows(LEFT), self.block_rows(RIGHT)
-        for side, entries in self._policy.choose(Shortage(self._inputs, rows, preferred)):
-            self.write(side, entries)
+        rows = [self.block_rows(side) for side in range(len(self._inputs))]
+        for leaving in self._policy.choose(Shortage(self._inputs, rows, self._unasked())):
+            self.write(leaving)
 
-    def write(self, side: int, entries: Entries) -> None:
+    def _unasked(self) -> int | None:
+        """The input with tuples that nothing will ask for any more: all others have ended."""
+        coming = [side for side, has_ended in enumerate(self._has_ended) if not has_ended]
+        return coming[0] if len(coming) == 1 and len(self._inputs[coming[0]]) else None
+
+    def write(self, leaving: Leaving) -> None:
         """Write tuples to disk, in as many blocks as they need, and remove them from memory."""
+        side = leaving.side
         tuples, blocks = self._inputs[side], self._blocks[side]
-        place, low, high = tuples.index.places(entries)
+        entries = tuples.everywhere(leaving.attribute, leaving.entries)
+        place, low, high = tuples.index.places(entries[0])
+        keys = [low, *(index.keys(some) for index, some in zip(tuples.indexes[1:], entries[1:], strict=True))]
         rows = tuples.rows_at(place)
         before = len(blocks)
         try:
@@ -190,16 +189,20 @@ class Keeping:
             raise
         tuples.remove(entries)
         self._counts.blocks_flushed += len(blocks) - before
-        self._policy.flushed(side, low, tuples)
+        self._policy.flushed(side, keys, tuples)
         self._reactive.flushed(side, range(before, len(blocks)))
         self.account()
 
+    def write_all(self) -> None:
+        """Write all tuples to disk."""
+        for side, tuples in enumerate(self._inputs):
+            while len(tuples):
+                self.write(Leaving(side, tuples.index.lowest(self.block_rows(side))))
+
     def _held_bytes(self) -> int:
-        slots = sum(tuples.used_slots for tuples in self._inputs) * self._sizes.slot_bytes
-        entries = sum(tuples.index.all_entries * tuples.index.entry_bytes for tuples in self._inputs)
+        tuples = sum(tuples.held_bytes for tuples in self._inputs)
         directory = sum(blocks.directory_bytes for blocks in self._blocks)
-        notes = self._reactive.held_bytes
-        return slots + entries + directory + notes
+        return tuples + directory + self._reactive.held_bytes
 
     def account(self) -> None:
         """Let the budget know what is held now."""

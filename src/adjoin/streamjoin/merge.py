@@ -15,8 +15,8 @@ from adjoin.parts.copying import compact, join_batches, take_rows
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
 from adjoin.streamjoin.blocks import MOMENT_BYTES, Block
+from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin, have_not_met
-from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.results import InBatch, sizes_of
 

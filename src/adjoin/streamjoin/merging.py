@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.streamjoin.blocks import Blocks
+from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin
-from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.merge import Merge
 from adjoin.streamjoin.partitions import Partitions
 from adjoin.streamjoin.reactive import Reactive

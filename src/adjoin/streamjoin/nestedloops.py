@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
+from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin
-from adjoin.streamjoin.grid import LEFT, RIGHT, Grid
+from adjoin.streamjoin.grid import Grid
 from adjoin.streamjoin.reactive import Reactive
 
 

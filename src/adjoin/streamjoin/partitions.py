@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.flushing import FlushPolicy, Shortage
-from adjoin.streamjoin.index import Entries
-from adjoin.streamjoin.tuples import Tuples
+from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
+from adjoin.streamjoin.tuples import Keys, Tuples
 
 _KEY_BITS = 64
 _SLOTS_OF_A_PARTITION = 8
@@ -64,13 +63,13 @@ class PartitionPolicy(FlushPolicy):
         counts: Array = np.bincount(self.partitions.of(keys), minlength=self.partitions.count)
         return counts
 
-    def added(self, side: int, low: Array) -> None:
+    def added(self, side: int, keys: Keys) -> None:
         """Count them."""
-        self.tuples[side] += self.count(low)
+        self.tuples[side] += self.count(keys[0][0])
 
-    def flushed(self, side: int, low: Array, tuples: Tuples) -> None:  # noqa: ARG002
+    def flushed(self, side: int, low: Sequence[Array], tuples: Tuples) -> None:  # noqa: ARG002
         """Count them no more."""
-        self.tuples[side] -= self.count(low)
+        self.tuples[side] -= self.count(low[0])
 
     def check_invariants(self, inputs: Sequence[Tuples]) -> None:
         """Raise AssertionError if partitions do not count what is in them."""
@@ -86,8 +85,8 @@ class PartitionPolicy(FlushPolicy):
         """Go on from what `to_json` said."""
         self.tuples[:] = saved["tuples"]
 
-    def all_of(self, shortage: Shortage, side: int, partition: int) -> Iterator[tuple[int, Entries]]:
+    def all_of(self, shortage: Shortage, side: int, partition: int) -> Iterator[Leaving]:
         """All tuples of a partition, in the order of their keys, about a block at a time."""
         while self.tuples[side, partition]:
             bounds = self.partitions.bounds(partition)
-            yield side, shortage.inputs[side].index.between(*bounds, shortage.rows[side])
+            yield Leaving(side, shortage.inputs[side].index.between(*bounds, shortage.rows[side]))

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
+from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin
-from adjoin.streamjoin.grid import LEFT, RIGHT
 from adjoin.streamjoin.partitions import PartitionPolicy
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.results import sizes_of
+from adjoin.streamjoin.rowstore import places_of
 from adjoin.streamjoin.stamps import Stamps
-from adjoin.streamjoin.tuples import places_of
 
 _MOMENT_BITS = 48
 _MOMENT = (1 << _MOMENT_BITS) - 1

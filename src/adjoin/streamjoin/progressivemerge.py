@@ -8,18 +8,17 @@ import pyarrow as pa
 
 from adjoin.parts.copying import plain_columns
 from adjoin.parts.rows import row_bytes
-from adjoin.streamjoin.flushing import FlushPolicy, Shortage
-from adjoin.streamjoin.frame import SpillingJoin
-from adjoin.streamjoin.grid import LEFT
-from adjoin.streamjoin.index import Entries
+from adjoin.streamjoin.condition import LEFT
+from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.spec import Keyed, On
+from adjoin.streamjoin.twoinputs import TwoInputJoin
 
 _STATE_BYTES = 32
 """Of a tuple as it is kept: moments and keys."""
 
 
-class ProgressiveMergeJoin(SpillingJoin):
+class ProgressiveMergeJoin(TwoInputJoin):
     """Joins two streams in bounded memory, with results each time that memory is full.
 
     How it works: rows are kept as they come. When memory is full, what is there of both inputs is joined and
@@ -30,7 +29,7 @@ class ProgressiveMergeJoin(SpillingJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
-        **options: Those of `SpillingJoin` that do not concern reactive phases.
+        **options: Those of `TwoInputJoin` that do not concern reactive phases.
 
     Reference:
         Dittrich, Seeger, Taylor, Widmayer: Progressive Merge Join: A Generic and Non-blocking Sort-based Join
@@ -67,10 +66,10 @@ class ProgressiveMergeJoin(SpillingJoin):
 
     def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows = self._sorted(side, piece)
-        stored = self._inputs[side].stored(rows, np.zeros(len(rows), np.int64))
+        stored = self._inputs[side].stored(rows.batch, np.zeros(len(rows), np.int64))
         is_empty = not any(map(len, self._inputs))
         if is_empty or (not self._is_leaving and self._kept.has_room_for(side, stored)):
-            self._expect(side, rows)
+            self._expect(side, rows.batch, [(rows.low, rows.high)])
             self._kept.catch_up()
             self._have_met = False
             return
@@ -96,7 +95,7 @@ class ProgressiveMergeJoin(SpillingJoin):
 
 
 class _AllLeave(FlushPolicy):
-    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
+    def choose(self, shortage: Shortage) -> Iterator[Leaving]:
         for side, tuples in enumerate(shortage.inputs):
             while len(tuples):
-                yield side, tuples.index.lowest(shortage.rows[side])
+                yield Leaving(side, tuples.index.lowest(shortage.rows[side]))

@@ -1,4 +1,4 @@
-"""DINER's flush policy: three regions of keys for each input, and what each brings."""
+"""The flush policy of DINER and MINER: three regions of keys of each join attribute, and what each brings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.flushing import FlushPolicy, Shortage
+from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.index import Entries, OrderedIndex
-from adjoin.streamjoin.tuples import Tuples
+from adjoin.streamjoin.tuples import Keys, Tuples
 
 UPPER, LOWER, MIDDLE = 0, 1, 2
 """In the order in which equal ones go."""
@@ -20,7 +20,7 @@ _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass
 class Regions:
-    """The regions of one input: keys up to `lower`, keys from `upper` on, and those between.
+    """The regions of one join attribute: keys up to `lower`, keys from `upper` on, and those between.
 
     Attributes:
         lower: The greatest key of the lower region; None while there is none.
@@ -43,47 +43,94 @@ class Regions:
     @property
     def least_useful(self) -> int:
         """The region, of those with tuples, that has the fewest joins for each of them."""
-        there = np.flatnonzero(self.tuples)
-        return int(there[np.argmin(self.joins[there] / self.tuples[there])])
+        return int(np.argmin(self._benefits()))
+
+    @property
+    def least_benefit(self) -> float:
+        """How many joins that one has for each of its tuples."""
+        return float(self._benefits().min())
+
+    def _benefits(self) -> Array:
+        benefits: Array = np.where(self.tuples > 0, self.joins / np.maximum(self.tuples, 1), np.inf)
+        return benefits
+
+    def begin_anew(self, least: int, greatest: int, block: int, index: OrderedIndex) -> None:
+        """After a block of tuples with keys between these has left; the index has the others."""
+        self.joins[:] = 0
+        if len(index) < _LEAST_BLOCKS * block:
+            self.lower = self.upper = None
+        else:
+            if self.lower is None or least <= self.lower:
+                self.lower = int(index.keys(index.lowest(block)).max())
+            if self.lower == _GREATEST:
+                self.upper = None
+            elif self.upper is None or greatest >= self.upper or self.upper <= self.lower:
+                self.upper = max(int(index.keys(index.highest(block)).min()), self.lower + 1)
+        below = 0 if self.lower is None else index.count(_LEAST, self.lower)
+        above = 0 if self.upper is None else index.count(self.upper, _GREATEST)
+        self.tuples[:] = above, below, len(index) - above - below
+
+    def to_json(self) -> dict[str, Any]:
+        """All there is to know."""
+        counts = {"joins": self.joins.tolist(), "tuples": self.tuples.tolist()}
+        return {"lower": self.lower, "upper": self.upper, **counts}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> "Regions":
+        """The regions of which `to_json` said this."""
+        return cls(saved["lower"], saved["upper"], np.array(saved["joins"]), np.array(saved["tuples"]))
+
+    def check_invariants(self, index: OrderedIndex) -> None:
+        """Raise AssertionError if they overlap, or do not count what is in them."""
+        if self.lower is not None and self.upper is not None:
+            assert self.lower < self.upper
+        _, low, _ = index.places(index.all())
+        assert (self.tuples == self.count(low)).all()
+        assert self.tuples.sum() == len(index)
+        assert (self.joins >= 0).all()
 
 
 class ThreeRegions(FlushPolicy):
-    """Flushes the least useful region of the input that has more tuples in memory.
+    """Flushes the least useful region of the input that has most tuples in memory.
 
-    Of the outer regions the outermost tuples go; the middle is swept by a clock that spares tuples with a
-    match since it passed. All is middle at first. After an outer region was flushed, or where it is empty,
-    its bound is set so that it holds about a block of tuples.
+    Every join attribute of an input has its own three regions. Of the outer ones the outermost tuples go; the
+    middle is swept by a clock that spares tuples with a match since it passed. All is middle at first. After
+    an outer region was flushed, or where it is empty, its bound is set so that it holds about a block of
+    tuples.
 
     Args:
+        attributes: How many join attributes each input has.
         seed: Where the clock begins is random.
     """
 
-    def __init__(self, seed: int = 0) -> None:
-        self.regions = (Regions(), Regions())
+    def __init__(self, attributes: Sequence[int] = (1, 1), seed: int = 0) -> None:
+        self.regions = [[Regions() for _ in range(count)] for count in attributes]
         self._random = np.random.default_rng(seed)
-        self._has_begun = [False, False]
+        self._has_begun = [[False] * count for count in attributes]
 
-    def joined(self, side: int, low: Array, other_low: Array) -> None:
-        """Both tuples of a match are credited, each in its own region."""
-        self.regions[side].joins += self.regions[side].count(low)
-        self.regions[1 - side].joins += self.regions[1 - side].count(other_low)
+    def joined(self, side: int, low: Array, attribute: int = 0) -> None:
+        """Each is credited in its own region."""
+        regions = self.regions[side][attribute]
+        regions.joins += regions.count(low)
 
-    def added(self, side: int, low: Array) -> None:
+    def added(self, side: int, keys: Keys) -> None:
         """Count them in their regions."""
-        self.regions[side].tuples += self.regions[side].count(low)
+        for regions, (low, _) in zip(self.regions[side], keys, strict=True):
+            regions.tuples += regions.count(low)
 
-    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
-        """Tuples of the least useful region of the larger input."""
+    def choose(self, shortage: Shortage) -> Iterator[Leaving]:
+        """Tuples of the least useful region of the largest input."""
         side, inputs = shortage.preferred, shortage.inputs
         if side is None:
-            side = 0 if len(inputs[0]) >= len(inputs[1]) else 1
-        index, regions = inputs[side].index, self.regions[side]
-        if not self._has_begun[side]:
-            self._has_begun[side] = True
+            side = int(np.argmax([len(tuples) for tuples in inputs]))
+        attribute = int(np.argmin([regions.least_benefit for regions in self.regions[side]]))
+        index, regions = inputs[side].indexes[attribute], self.regions[side][attribute]
+        if not self._has_begun[side][attribute]:
+            self._has_begun[side][attribute] = True
             index.start_clock(self._random.random())
         region = regions.least_useful
         count = min(shortage.rows[side], int(regions.tuples[region]))
-        yield side, self._of_region(index, regions, region, count)
+        yield Leaving(side, self._of_region(index, regions, region, count), attribute)
 
     def _of_region(self, index: OrderedIndex, regions: Regions, region: int, count: int) -> Entries:
         if region == UPPER:
@@ -94,49 +141,23 @@ class ThreeRegions(FlushPolicy):
         last = _GREATEST if regions.upper is None else regions.upper - 1
         return index.coldest(count, first, last)
 
-    def flushed(self, side: int, low: Array, tuples: Tuples) -> None:
+    def flushed(self, side: int, low: Sequence[Array], tuples: Tuples) -> None:
         """Begin to count anew, and set the bounds of regions that lost their tuples."""
-        regions, index, block = self.regions[side], tuples.index, len(low)
-        regions.joins[:] = 0
-        if len(index) < _LEAST_BLOCKS * block:
-            regions.lower = regions.upper = None
-        else:
-            if regions.lower is None or low[0] <= regions.lower:
-                regions.lower = int(index.keys(index.lowest(block)).max())
-            if regions.lower == _GREATEST:
-                regions.upper = None
-            elif regions.upper is None or low[-1] >= regions.upper or regions.upper <= regions.lower:
-                regions.upper = max(int(index.keys(index.highest(block)).min()), regions.lower + 1)
-        below = 0 if regions.lower is None else index.count(_LEAST, regions.lower)
-        above = 0 if regions.upper is None else index.count(regions.upper, _GREATEST)
-        regions.tuples[:] = above, below, len(index) - above - below
+        for regions, keys, index in zip(self.regions[side], low, tuples.indexes, strict=True):
+            regions.begin_anew(int(keys.min()), int(keys.max()), len(keys), index)
 
     def check_invariants(self, inputs: Sequence[Tuples]) -> None:
         """Raise AssertionError if regions overlap, or do not count what is in them."""
-        for regions, tuples in zip(self.regions, inputs, strict=True):
-            if regions.lower is not None and regions.upper is not None:
-                assert regions.lower < regions.upper
-            _, low, _ = tuples.index.places(tuples.index.all())
-            assert (regions.tuples == regions.count(low)).all()
-            assert regions.tuples.sum() == len(tuples)
-            assert (regions.joins >= 0).all()
+        for of_input, tuples in zip(self.regions, inputs, strict=True):
+            for regions, index in zip(of_input, tuples.indexes, strict=True):
+                regions.check_invariants(index)
 
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""
-        regions = [
-            {
-                "lower": regions.lower,
-                "upper": regions.upper,
-                "joins": regions.joins.tolist(),
-                "tuples": regions.tuples.tolist(),
-            }
-            for regions in self.regions
-        ]
+        regions = [[regions.to_json() for regions in of_input] for of_input in self.regions]
         return {"regions": regions, "has_begun": self._has_begun}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from what `to_json` said."""
         self._has_begun = saved["has_begun"]
-        for regions, before in zip(self.regions, saved["regions"], strict=True):
-            regions.lower, regions.upper = before["lower"], before["upper"]
-            regions.joins[:], regions.tuples[:] = before["joins"], before["tuples"]
+        self.regions = [[Regions.from_json(each) for each in of_input] for of_input in saved["regions"]]

@@ -12,7 +12,7 @@ from adjoin.parts.columns import Column, Places
 from adjoin.parts.copying import take_rows
 from adjoin.parts.portions import portions
 from adjoin.parts.rowslots import RowSlots
-from adjoin.streamjoin.grid import LEFT
+from adjoin.streamjoin.condition import LEFT
 from adjoin.streamjoin.spec import TwoInputs
 
 
@@ -43,7 +43,7 @@ class Results:
             Results, and which of the pairs they are.
         """
         chosen = np.arange(len(rows))
-        if self._spec.verifies:
+        if self._spec.condition.verifies:
             chosen = np.flatnonzero(self._are_same(side, batch, rows, others))
             others = others.chosen(chosen)
         names = self._spec.shown[1 - side]
@@ -57,11 +57,11 @@ class Results:
             yield self._spec.result(side, taken, end - begin), some
 
     def _are_same(self, side: int, batch: pa.RecordBatch, rows: Array, others: "Others") -> Array:
-        mine = [batch.column(name) for name in self._spec.key_names(side)]
+        mine = [batch.column(name) for name in self._spec.condition.columns(side)]
         taken = take_rows(pa.RecordBatch.from_arrays(mine, names=[str(i) for i in range(len(mine))]), rows)
-        theirs = others.take(self._spec.key_names(1 - side), 0, len(rows))
+        theirs = others.take(self._spec.condition.columns(1 - side), 0, len(rows))
         left, right = (taken.columns, theirs) if side == LEFT else (theirs, taken.columns)
-        return self._spec.same_keys(left, right)
+        return self._spec.condition.same_keys(left, right)
 
 
 class Others(Protocol):

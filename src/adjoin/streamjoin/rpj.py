@@ -8,14 +8,14 @@ import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.streamjoin.diskjoin import DiskJoin
-from adjoin.streamjoin.flushing import FlushPolicy, Shortage
+from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.hashed import MergingJoin
-from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.merging import Merging
 from adjoin.streamjoin.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.probing import Probing
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.stamps import Stamps
+from adjoin.streamjoin.tuples import Keys
 
 
 class RPJ(MergingJoin):
@@ -32,7 +32,7 @@ class RPJ(MergingJoin):
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
         fan_in: Most runs that are merged at a time (F).
-        **options: Those of `SpillingJoin`, but for `within`, `between` and `max_outer`.
+        **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
 
     Reference:
         Tao, Yiu, Papadias, Hadjieleftheriou, Mamoulis: RPJ: Producing Fast Join Results on Streams through
@@ -62,14 +62,15 @@ class LeastLikely(PartitionPolicy):
         super().__init__(partitions)
         self.arrivals: Array = np.zeros((2, partitions.count))
 
-    def added(self, side: int, low: Array) -> None:
+    def added(self, side: int, keys: Keys) -> None:
         """Count them, in memory and among the arrivals."""
-        super().added(side, low)
+        super().added(side, keys)
+        low, _ = keys[0]
         held = int(self.tuples.sum())
         self.arrivals *= 0.5 ** (len(low) / max(held, 1))
         self.arrivals[side] += self.count(low)
 
-    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
+    def choose(self, shortage: Shortage) -> Iterator[Leaving]:
         """A block of that partition; half a block at least, unless no partition has so many tuples."""
         there = self.tuples.copy()
         if shortage.preferred is not None:
@@ -78,7 +79,7 @@ class LeastLikely(PartitionPolicy):
         chances = np.where(there >= np.maximum(worth, 1), self.arrivals[::-1], np.inf)
         side, partition = divmod(int(np.argmin(chances)), self.partitions.count)
         bounds = self.partitions.bounds(partition)
-        yield side, shortage.inputs[side].index.between(*bounds, shortage.rows[side])
+        yield Leaving(side, shortage.inputs[side].index.between(*bounds, shortage.rows[side]))
 
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""

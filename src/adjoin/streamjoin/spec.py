@@ -9,11 +9,10 @@ import pyarrow as pa
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
-from adjoin.master.keys import KeyCodec
-from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
+from adjoin.master.predicate import Distance
 from adjoin.parts.copying import as_declared, batch_of, can_be_taken, declared_type, plain_columns, take_rows
 from adjoin.parts.output import can_be_measured
-from adjoin.streamjoin.grid import LEFT, RIGHT
+from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 
 On = str | Sequence[str] | Mapping[str, str]
 SIDES = ("left", "right")
@@ -57,9 +56,8 @@ class TwoInputs:
 
     Attributes:
         schema: The schema of the results.
-        plain: The schemas of left and right in plain types.
         shown: Of each side the columns that are put out.
-        are_points: Of each side, whether its intervals are single keys.
+        condition: When rows match.
     """
 
     def __init__(
@@ -76,32 +74,16 @@ class TwoInputs:
         for side, schema in zip(SIDES, self._schemas, strict=True):
             _check_columns(side, schema)
         pairs = _key_pairs(on, left, right, between)
-        self._codec = KeyCodec.of(_plain(right), list(pairs))
-        self._point = Equality(self._codec, tuple(pairs))
-        self._interval = self._make_interval(pairs, within, between)
-        self.is_equality = self._interval.is_equality
-        self.are_points = (self.is_equality, True)
-        same = {key for key, column in pairs.items() if key == column} if self.is_equality else set()
+        self.condition = Condition(right, pairs, within, between)
+        same = {key for key, column in pairs.items() if key == column}
+        if not self.condition.is_equality:
+            same = set()
         self.shown = (list(left.names), [name for name in right.names if name not in same])
         self.schema = self._output_schema(suffix)
         if columns is not None:
             self._keep_only(columns)
-        self.plain = (_plain(left), _plain(right))
         for number, schema in enumerate(self._schemas):
             self.keyed(number, _nothing(schema))
-
-    def _make_interval(
-        self, pairs: dict[str, str], within: Distance | None, between: tuple[str, str] | None
-    ) -> Predicate:
-        if within is not None and between is not None:
-            raise OptionError("give within= or between=, not both")
-        if between is not None:
-            return Between(self._codec, between)
-        if within is not None:
-            if len(pairs) > 1:
-                raise OptionError(f"within={within!r} takes one key, on= names {len(pairs)}")
-            return Within(self._codec, next(iter(pairs.values())), within)
-        return Equality(self._codec, tuple(pairs.values()))
 
     def _output_schema(self, suffix: str) -> pa.Schema:
         left, right = self._schemas
@@ -135,25 +117,10 @@ class TwoInputs:
     def keyed(self, side: int, batch: pa.RecordBatch) -> Keyed:
         """The rows of a batch that have a key."""
         plain = plain_columns(batch)
-        low, high, valid = (self._point if side == RIGHT else self._interval).bounds(plain)
-        if not self.are_points[side]:
-            valid = low <= high if valid is None else valid & (low <= high)
+        low, high, valid = self.condition.bounds(side, plain)
         if valid is None or valid.all():
             return Keyed(plain, low, high)
         return Keyed(plain, low, high).take(np.flatnonzero(valid))
-
-    @property
-    def verifies(self) -> bool:
-        """Whether a match of encoded keys is only a hint."""
-        return not self._codec.ordered
-
-    def key_names(self, side: int) -> tuple[str, ...]:
-        """The columns to compare where a match is only a hint."""
-        return (self._point if side == RIGHT else self._interval).columns
-
-    def same_keys(self, left: list[pa.Array], right: list[pa.Array]) -> Array:
-        """Whether keys that were taken to be the same are."""
-        return self._codec.same(self._codec.conform(left, exact=False), right)
 
     def result(self, first: int, columns: list[pa.Array], rows: int) -> pa.RecordBatch:
         """A batch of so many results from the columns of one side, then those of the other."""
@@ -166,10 +133,6 @@ class TwoInputs:
 
 def _nothing(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_nullable(True) for field in plain_columns(_nothing(schema)).schema])
 
 
 def _check_columns(side: str, schema: pa.Schema) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.errors import BudgetError
-from adjoin.streamjoin.flushing import FlushPolicy, Shortage
+from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.hashed import HashedJoin
-from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.spec import On
 
@@ -23,7 +22,7 @@ class SymmetricHashJoin(HashedJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
-        **options: Those of `SpillingJoin` that concern memory and results.
+        **options: Those of `TwoInputJoin` that concern memory and results.
 
     Cost:
         Time O(log n) to find the matches of a row among n in memory.
@@ -45,7 +44,7 @@ class _NobodyLeaves(FlushPolicy):
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
 
-    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
+    def choose(self, shortage: Shortage) -> Iterator[Leaving]:
         raise BudgetError(
             f"memory={self._memory_bytes} is full with {sum(map(len, shortage.inputs)):,} rows; give more, "
             f"or use DINER, which spills"

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.streamjoin.flushing import FlushPolicy, Shortage
+from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.hashed import HashedJoin
-from adjoin.streamjoin.index import Entries
 from adjoin.streamjoin.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.probing import Probing
 from adjoin.streamjoin.reactive import Reactive
@@ -27,7 +26,7 @@ class XJoin(HashedJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
-        **options: Those of `SpillingJoin`, but for `within` and `between`.
+        **options: Those of `TwoInputJoin`, but for `within` and `between`.
 
     Reference:
         Urhan, Franklin: XJoin: A Reactively-Scheduled Pipelined Join Operator, IEEE Data Engineering Bulletin
@@ -52,7 +51,7 @@ class XJoin(HashedJoin):
 class LargestPartition(PartitionPolicy):
     """Flushes the largest partition of either side."""
 
-    def choose(self, shortage: Shortage) -> Iterator[tuple[int, Entries]]:
+    def choose(self, shortage: Shortage) -> Iterator[Leaving]:
         """All its tuples, about so many at a time."""
         tuples = self.tuples
         if shortage.preferred is not None:

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.streamjoin.grid import LEFT, RIGHT, Grid
+from adjoin.streamjoin.condition import LEFT, RIGHT
+from adjoin.streamjoin.grid import Grid
 
 more = st.tuples(st.integers(0, 4), st.integers(0, 4))
 

@@ -39,10 +39,21 @@ def test_both_tuples_of_a_match_are_credited_where_they_are():
     """D-E6, D-E10: in the band of a row there are tuples of other regions than its own."""
     policy = ThreeRegions()
     for side in (0, 1):
-        policy.regions[side].lower, policy.regions[side].upper = 10, 20
-    policy.joined(0, np.array([9, 9, 15, 21]), np.array([10, 11, 20, 25]))
-    assert policy.regions[0].joins[[LOWER, MIDDLE, UPPER]].tolist() == [2, 1, 1]
-    assert policy.regions[1].joins[[LOWER, MIDDLE, UPPER]].tolist() == [1, 1, 2]
+        policy.regions[side][0].lower, policy.regions[side][0].upper = 10, 20
+    policy.joined(0, np.array([9, 9, 15, 21]))
+    policy.joined(1, np.array([10, 11, 20, 25]))
+    assert policy.regions[0][0].joins[[LOWER, MIDDLE, UPPER]].tolist() == [2, 1, 1]
+    assert policy.regions[1][0].joins[[LOWER, MIDDLE, UPPER]].tolist() == [1, 1, 2]
+
+
+def test_the_join_credits_every_match_to_both_inputs():
+    left, right = Input(LEFT, 1, 100), Input(RIGHT, 2, 100)
+    with small("diner", within=2) as join:
+        found = [*join.push("left", left.draw(50)), *join.push("right", right.draw(60))]
+        assert isinstance(join._policy, ThreeRegions)
+        credited = [int(regions[0].joins.sum()) for regions in join._policy.regions]
+    assert credited == [sum(batch.num_rows for batch in found)] * 2
+    assert credited[0] > 0
 
 
 def test_tuples_in_memory_meet_those_on_disk_at_the_end():
