@@ -35,6 +35,8 @@ from adjoin.semistream.xhybridjoin import XHybridJoin
 from adjoin.spark.engine import SparkEngine
 from adjoin.streamjoin.diner import DINER
 from adjoin.streamjoin.hashmerge import HashMergeJoin
+from adjoin.streamjoin.miner import MINER
+from adjoin.streamjoin.mjoin import MJoin
 from adjoin.streamjoin.progressivemerge import ProgressiveMergeJoin
 from adjoin.streamjoin.rpj import RPJ
 from adjoin.streamjoin.symmetrichash import SymmetricHashJoin
@@ -49,6 +51,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DINER",
+    "MINER",
     "RPJ",
     "SSIJ",
     "AdjoinError",
@@ -65,6 +68,7 @@ __all__ = [
     "HybridJoin",
     "IndexNestedLoopJoin",
     "JavaError",
+    "MJoin",
     "Master",
     "MasterExistsError",
     "MasterNotFoundError",

@@ -49,6 +49,11 @@ def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with these columns and without rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of such a batch, in which every column can be null."""
     fields = [field.with_type(_plain(field.type) or field.type).with_nullable(True) for field in schema]

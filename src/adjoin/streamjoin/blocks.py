@@ -70,7 +70,7 @@ class Blocks:
     """By which the directory grows."""
 
     def __init__(self, schema: pa.Schema, *, are_points: bool, most_bytes: int, file: SpillFile) -> None:
-        self._schema = schema
+        self.schema = schema
         self._most_bytes = most_bytes
         self._are_points = are_points
         self._file = file
@@ -204,7 +204,7 @@ class Blocks:
 
     def _rows(self, entry: Array, data: Array) -> pa.RecordBatch:
         message = pa.py_buffer(data[: int(entry["message_bytes"])])
-        return pa.ipc.read_record_batch(message, self._schema)
+        return pa.ipc.read_record_batch(message, self.schema)
 
     def _block(self, entry: Array, data: Array, rows: pa.RecordBatch) -> Block:
         count, states = int(entry["rows"]), data[int(entry["message_bytes"]) :].view(np.int64)

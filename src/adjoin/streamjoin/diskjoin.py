@@ -14,6 +14,7 @@ from adjoin.kernels.types import Array
 from adjoin.streamjoin.blocks import Block, Blocks
 from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.reactive import Reactive
+from adjoin.streamjoin.reading import BlockReader
 from adjoin.streamjoin.results import Results, sizes_of
 from adjoin.streamjoin.rowstore import places_of
 from adjoin.streamjoin.spec import TwoInputs
@@ -49,15 +50,12 @@ class DiskJoin:
         self.blocks = blocks
         self.results = results
         self.limit_pairs = limit_pairs
-        self._counts = counts
+        self._reader = BlockReader(blocks, counts)
         self._outer: _Outer | None = None
-        self._read_last = 0, -1
 
     def read(self, side: int, number: int) -> tuple[Block, pa.RecordBatch]:
         """Read a block with its rows."""
-        block = self.blocks[side].read(number)
-        self._count_read(side, number)
-        return block
+        return self._reader.read(side, number)
 
     def join(
         self, outer: int, numbers: Sequence[int], inner_number: int, past: Reactive | None = None
@@ -103,18 +101,8 @@ class DiskJoin:
         """Whether these outer blocks are in memory; if not, one more of them is now."""
         if self._outer is None or self._outer.wanted != (side, tuple(numbers)):
             self.close()
-            self._outer = _Outer(side, numbers, self.inputs[side], self.blocks[side])
-        number = self._outer.load_next()
-        if number is not None:
-            self._count_read(side, number)
-        return number is None
-
-    def _count_read(self, side: int, number: int) -> None:
-        """A seek goes to every block that does not follow the one before."""
-        self._counts.pages_read += 1
-        self._counts.seeks += self._read_last != (side, number - 1)
-        self._counts.bytes_read += self.blocks[side].bytes_of(number)
-        self._read_last = side, number
+            self._outer = _Outer(side, numbers, self.inputs[side], self._reader)
+        return not self._outer.load_next()
 
 
 class Stamped(Protocol):
@@ -153,25 +141,26 @@ def have_not_met(
 class _Outer:
     """Outer blocks that come into memory one by one."""
 
-    def __init__(self, side: int, numbers: Sequence[int], tuples: Tuples, blocks: Blocks) -> None:
+    def __init__(self, side: int, numbers: Sequence[int], tuples: Tuples, reader: BlockReader) -> None:
         self.wanted = side, tuple(numbers)
         self._tuples = tuples
-        self._blocks = blocks
+        self._reader = reader
         self._slots: list[int] = []
         self._loaded: list[Block] = []
 
-    def load_next(self) -> int | None:
-        """Read one more block; returns its number, None if all are there."""
-        if len(self._slots) == len(self.wanted[1]):
-            return None
-        number, slot = self.wanted[1][len(self._slots)], self._tuples.store.take_slot()
+    def load_next(self) -> bool:
+        """Read one more block; False if all were there."""
+        side, numbers = self.wanted
+        if len(self._slots) == len(numbers):
+            return False
+        number, slot = numbers[len(self._slots)], self._tuples.store.take_slot()
         try:
-            self._loaded.append(self._blocks.read_into(number, self._tuples.slots, slot))
+            self._loaded.append(self._reader.read_into(side, number, self._tuples.slots, slot))
         except BaseException:
             self._tuples.store.free_slot(slot)
             raise
         self._slots.append(slot)
-        return number
+        return True
 
     @cached_property
     def tuples(self) -> "_Sorted":

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,9 @@ from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.keeping import Keeping
 from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.sizes import Sizes, check_options
+from adjoin.streamjoin.sizes import Reading, Sizes, check_options
 from adjoin.streamjoin.stamps import Stamps
-from adjoin.streamjoin.tuples import Keys, Tuples
+from adjoin.streamjoin.tuples import Keys, Tuples, stored_schema
 
 _DISK_BLOCK_BYTES = 4096
 INPUT_SHARE = 1 / 10
@@ -57,8 +57,8 @@ class SpillingJoin(StreamJoin):
         disk: What reading and writing cost on the clock, if that is a simulated one.
     """
 
-    copies: ClassVar[int] = 1
-    """Of blocks while they are joined in a reactive phase."""
+    reading = Reading()
+    """What is in memory of blocks that are joined in a reactive phase."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class SpillingJoin(StreamJoin):
         self._head = 0, -1
         self._budget = MemoryBudget(parse_bytes(memory))
         plain = [plain_schema(each) for each in schemas]
-        self._sizes = sizes = Sizes.of(self._budget.total_bytes, plain, max_outer, block_bytes, self.copies)
+        self._sizes = sizes = Sizes.of(self._budget.total_bytes, plain, max_outer, block_bytes, self.reading)
         sizes.reserve(self._budget)
         self._inputs = tuple(
-            Tuples(each, are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
+            Tuples(stored_schema(each), are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
             for each, points in zip(plain, are_points, strict=True)
         )
         self._files = tuple(SpillFile(spill, partial(self._spend, side)) for side in range(len(plain)))
@@ -181,8 +181,13 @@ class SpillingJoin(StreamJoin):
             "counts": dict(vars(self.counts)),
             "input_bytes": self._kept.input_bytes,
             "policy": self._policy.to_json(),
+            **self._more_facts(),
         }
         return self._dumped(facts)
+
+    def _more_facts(self) -> dict[str, Any]:
+        """What else must be known to go on."""
+        return {}
 
     def _dumped(self, facts: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
         self._busy = True
@@ -211,7 +216,11 @@ class SpillingJoin(StreamJoin):
         self._reactive.restore(facts["reactive"])
         vars(self.counts).update(facts["counts"])
         self._policy.restore(facts["policy"])
+        self._restore_more(facts)
         self._kept.account()
+
+    def _restore_more(self, facts: dict[str, Any]) -> None:
+        """Go on from what `_more_facts` said."""
 
     def close(self) -> None:
         """Give files and memory back."""

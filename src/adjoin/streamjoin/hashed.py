@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.errors import OptionError
+from adjoin.streamjoin.sizes import Reading
 from adjoin.streamjoin.spec import Keyed, On
 from adjoin.streamjoin.twoinputs import TwoInputJoin
 
@@ -42,8 +43,8 @@ class MergingJoin(HashedJoin):
         **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
     """
 
-    copies = 3
-    """Of what was read before: as it is, with a block more, and in order."""
+    reading = Reading(copies=3)
+    """What was read before: as it is, with a block more, and in order."""
 
     def __init__(
         self,

@@ -114,6 +114,15 @@ class OrderedIndex:
                 if len(at):
                     yield Matches(owner, run.place[at], run.low[at])
 
+    def may_match(self, low: Array, high: Array) -> Array:
+        """Whether each of these intervals may overlap an entry; where it says no, none does."""
+        order = argsort_keys(low)
+        found = np.zeros(len(low), bool)
+        for run in self._runs:
+            _, count = overlap_ranges(run.low, run.reach, low[order], high[order])
+            found[order] |= count > 0
+        return found
+
     # Which tuples go.
 
     def lowest(self, count: int) -> "Entries":
@@ -162,6 +171,14 @@ class OrderedIndex:
         chosen, hand = sweep_clock(run.place, run.joined, begin, end, hand, count)
         self.hand = int(run.low[min(hand, len(run) - 1)])
         return Entries(np.sort(chosen), none)
+
+    def sample(self, count: int, random: np.random.Generator) -> "Entries":
+        """Tuples by lot, at most so many."""
+        first, second = self.all()
+        total = len(first) + len(second)
+        chosen = np.sort(random.choice(total, min(count, total), replace=False))
+        in_first = chosen < len(first)
+        return Entries(first[chosen[in_first]], second[chosen[~in_first] - len(first)])
 
     def start_clock(self, share: float) -> None:
         """Let the hand begin behind this share of the tuples."""

@@ -144,7 +144,8 @@ class Keeping:
     @property
     def spare_bytes(self) -> int:
         """Always left: a slot to close up with, and what directories and notes grow by."""
-        return self._sizes.slot_bytes + 2 * Blocks.growth_bytes + self._reactive.growth_bytes
+        directories = len(self._inputs) * Blocks.growth_bytes
+        return self._sizes.slot_bytes + directories + self._reactive.growth_bytes
 
     def _close_up(self) -> bool:
         done = any(tuples.close_up() for tuples in sorted(self._inputs, key=len, reverse=True))

@@ -51,12 +51,12 @@ class PartitionPolicy(FlushPolicy):
 
     Attributes:
         partitions: The partitions.
-        tuples: Tuples in memory of each side, by partition.
+        tuples: Tuples in memory of each input, by partition.
     """
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, inputs: int = 2) -> None:
         self.partitions = partitions
-        self.tuples: Array = np.zeros((2, partitions.count), np.int64)
+        self.tuples: Array = np.zeros((inputs, partitions.count), np.int64)
 
     def count(self, keys: Array) -> Array:
         """How many of these keys lie in each partition."""

@@ -32,7 +32,7 @@ class Results:
 
     def in_slots(self, side: int, places: Places) -> "Others":
         """Tuples of a side at these places in its slots."""
-        return _InSlots(self._slots[side], places)
+        return InSlots(self._slots[side], places)
 
     def beside(
         self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
@@ -77,21 +77,23 @@ class Others(Protocol):
         """These columns of the tuples of pairs begin..end-1."""
 
 
-class _InSlots:
+class InSlots:
     """Tuples in slots."""
 
     def __init__(self, slots: RowSlots, places: Places) -> None:
         self._slots = slots
         self._places = places
 
-    def chosen(self, pairs: Array) -> "_InSlots":
+    def chosen(self, pairs: Array) -> "InSlots":
+        """Those of these pairs."""
         places = self._places
-        return _InSlots(self._slots, Places(places.slots[pairs], places.rows[pairs]))
+        return InSlots(self._slots, Places(places.slots[pairs], places.rows[pairs]))
 
     def _layout(self, names: Sequence[str]) -> list[Column]:
         return [self._slots.layout[self._slots.schema.names.index(name)] for name in names]
 
     def sizes(self, names: Sequence[str]) -> Array | int:
+        """Bytes of these columns of each tuple."""
         total: Array | int = 0
         for column in self._layout(names):
             total = total + self._slots.columns.measuring_bytes(column, self._places)
@@ -99,6 +101,7 @@ class _InSlots:
         return total
 
     def take(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array]:
+        """These columns of the tuples of pairs begin..end-1."""
         part = self._places.slice(begin, end)
         return [self._slots.columns.take(column, part) for column in self._layout(names)]
 

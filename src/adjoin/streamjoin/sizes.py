@@ -25,6 +25,26 @@ _NOTES_BYTES = 20
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What a join keeps in memory of the blocks that it joins in a reactive phase.
+
+    Attributes:
+        copies: Of the outer blocks.
+        inner: Blocks that are kept beside the outer ones and the one that is read.
+        row_bytes: What a tuple takes beside its block.
+    """
+
+    copies: int = 1
+    inner: int = 0
+    row_bytes: int = OUTER_BYTES
+
+    def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
+        """In all, where a block has at most so many rows; rows of inner blocks may need a slot more."""
+        slots = self.copies * max_outer + 2 * self.inner + 1
+        return slots * slot_bytes + (max_outer + self.inner) * block_rows * self.row_bytes
+
+
+@dataclass(frozen=True)
 class Sizes:
     """The parts of a budget that do not change, and what follows from it.
 
@@ -62,9 +82,9 @@ class Sizes:
         plain: Sequence[pa.Schema],
         max_outer: int | None,
         block_bytes: int | None,
-        copies: int = 1,
+        reading: Reading,
     ) -> "Sizes":
-        """For inputs with these schemas, and blocks of which so many copies are made while they are joined.
+        """For inputs with these schemas.
 
         Raises:
             BudgetError: That is too little; it names what would do.
@@ -75,8 +95,8 @@ class Sizes:
         max_outer = max_outer or max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes)
         notes = sum(RowSlots.notes_bytes(stored_schema(schema)) + _NOTES_BYTES for schema in plain)
         work_bytes = max(_LEAST_WORK_BYTES, int(total_bytes * _WORK_SHARE), 4 * slot_bytes)
-        outer_rows = max_outer * slot_bytes // min(map(_least_row_bytes, plain))
-        reading_bytes = (copies * max_outer + 1) * slot_bytes + outer_rows * OUTER_BYTES
+        block_rows = slot_bytes // min(map(_least_row_bytes, plain))
+        reading_bytes = reading.bytes(max_outer, slot_bytes, block_rows)
         least_bytes = slots * notes + work_bytes + reading_bytes + LEAST_SLOTS * slot_bytes
         if total_bytes < least_bytes:
             raise BudgetError(

@@ -10,7 +10,15 @@ from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
 from adjoin.master.predicate import Distance
-from adjoin.parts.copying import as_declared, batch_of, can_be_taken, declared_type, plain_columns, take_rows
+from adjoin.parts.copying import (
+    as_declared,
+    batch_of,
+    can_be_taken,
+    declared_type,
+    no_rows,
+    plain_columns,
+    take_rows,
+)
 from adjoin.parts.output import can_be_measured
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 
@@ -72,7 +80,7 @@ class TwoInputs:
     ) -> None:
         self._schemas = (left, right)
         for side, schema in zip(SIDES, self._schemas, strict=True):
-            _check_columns(side, schema)
+            check_columns(side, schema)
         pairs = _key_pairs(on, left, right, between)
         self.condition = Condition(right, pairs, within, between)
         same = {key for key, column in pairs.items() if key == column}
@@ -83,7 +91,7 @@ class TwoInputs:
         if columns is not None:
             self._keep_only(columns)
         for number, schema in enumerate(self._schemas):
-            self.keyed(number, _nothing(schema))
+            self.keyed(number, no_rows(schema))
 
     def _output_schema(self, suffix: str) -> pa.Schema:
         left, right = self._schemas
@@ -131,11 +139,8 @@ class TwoInputs:
         return batch_of(arrays, self.schema, rows)
 
 
-def _nothing(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-
-
-def _check_columns(side: str, schema: pa.Schema) -> None:
+def check_columns(side: str, schema: pa.Schema) -> None:
+    """Raise a SchemaError if an input has columns that cannot pass."""
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
     if repeated:
         raise SchemaError(f"the {side} input has several columns named {min(repeated)!r}; rename them")

@@ -27,7 +27,7 @@ class Tuples:
     """Tuples in memory.
 
     Args:
-        plain: The schema of the rows, in plain types.
+        schema: The columns of a tuple as it is kept.
         are_points: For each join attribute, whether intervals are single keys.
         slots: The most slots.
         slot_bytes: A slot.
@@ -37,8 +37,8 @@ class Tuples:
         store: Where they lie.
     """
 
-    def __init__(self, plain: pa.Schema, *, are_points: Sequence[bool], slots: int, slot_bytes: int) -> None:
-        self.schema = stored_schema(plain)
+    def __init__(self, schema: pa.Schema, *, are_points: Sequence[bool], slots: int, slot_bytes: int) -> None:
+        self.schema = schema
         self.indexes = [OrderedIndex(are_points=points) for points in are_points]
         self.store = row_store(self.schema, slots, slot_bytes)
 
@@ -104,6 +104,10 @@ class Tuples:
         for index, some in zip(self.indexes, entries, strict=True):
             index.remove(some)
         self.store.leave(place)
+
+    def clear(self) -> None:
+        """No tuple is needed here any more."""
+        self.remove([index.all() for index in self.indexes])
 
     def close_up(self) -> bool:
         """Move the rows of a slot together with others, if that is worth it."""

@@ -1,0 +1,113 @@
+"""MINER's reactive phase: blocks of all relations joined by nested loops that can stop after every block."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from adjoin.streamjoin.manyway.box import Box, Step
+from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
+from adjoin.streamjoin.manyway.recalled import Recalled
+from adjoin.streamjoin.reactive import Reactive
+from adjoin.streamjoin.reading import BlockReader
+
+
+class BlockLoops(Reactive):
+    """A unit of work is one block: one that is kept, or an innermost one joined with those that are kept.
+
+    Of an inner block only tuples are kept that match some of the relation before it; where there is none, the
+    wheel turns on, and blocks of the relations behind it are not read.
+
+    Args:
+        graph: Which relations are joined with which.
+        reader: Reads blocks.
+        recalled: Keeps and joins them.
+        most_outer: Most outer blocks (MaxOuterMem).
+
+    Attributes:
+        box: Which blocks have been joined.
+    """
+
+    def __init__(self, graph: JoinGraph, reader: BlockReader, recalled: Recalled, most_outer: int) -> None:
+        self._graph = graph
+        self._reader = reader
+        self._recalled = recalled
+        self._most_outer = most_outer
+        self._loaded: list[tuple[int, range]] = []
+        self.box = Box()
+
+    def has_more(self) -> bool:
+        """Whether there are blocks that have not been joined with all others."""
+        return self._next_step() is not None
+
+    def _next_step(self) -> Step | None:
+        lengths = [len(blocks) for blocks in self._reader.blocks]
+        return self.box.next_step(self._graph, lengths, self._most_outer)
+
+    def work(self) -> Iterator[pa.RecordBatch]:
+        """Keep a block, or join an innermost one."""
+        step = self._next_step()
+        if step is None or self._keeps_outer(step) or self._keeps_inner(step):
+            return
+        relation, number = step.inner[-1]
+        batch, keys = self._recalled.read(relation, number)
+        for match, is_new in self._recalled.joined(relation, batch, keys):
+            yield from self._recalled.results(match, is_new)
+        self.box.finished()
+
+    def _keeps_outer(self, step: Step) -> bool:
+        """Keep one more outer block; False if all are there."""
+        wanted = range(step.outer_begin, step.outer_end)
+        if not self._loaded or self._loaded[0][0] != step.outer or self._loaded[0][1][0] != wanted[0]:
+            self._drop(0)
+            self._loaded = [(step.outer, wanted[:0])]
+        there = len(self._loaded[0][1])
+        if there == len(wanted):
+            return False
+        self._recalled.keep(step.outer, *self._recalled.read(step.outer, wanted[there]))
+        self._loaded[0] = step.outer, wanted[: there + 1]
+        return True
+
+    def _keeps_inner(self, step: Step) -> bool:
+        """Keep an inner block, or turn a wheel on; False if all but the innermost are there."""
+        edges = dict(self._graph.path(step.outer, self.box.joined))
+        for wheel, (relation, number) in enumerate(step.inner[:-1]):
+            block = relation, range(number, number + 1)
+            if wheel + 1 < len(self._loaded) and self._loaded[wheel + 1] == block:
+                continue
+            self._drop(wheel + 1)
+            self._keep_partners(relation, number, edges[relation])
+            if len(self._recalled.inputs[relation]):
+                self._loaded.append(block)
+            else:
+                self.box.finished(wheel)
+            return True
+        return False
+
+    def _keep_partners(self, relation: int, number: int, edge: Edge) -> None:
+        tuples = self._recalled.read(relation, number)
+        self._recalled.keep(relation, *self._recalled.with_partners(relation, edge, *tuples))
+
+    def _drop(self, first: int) -> None:
+        """Forget the blocks of all relations but the first so many of those that are kept."""
+        for relation, _ in self._loaded[first:]:
+            self._recalled.inputs[relation].clear()
+        del self._loaded[first:]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._drop(0)
+
+    def to_json(self) -> dict[str, Any]:
+        """The box."""
+        return self.box.to_json()
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what `to_json` said."""
+        self.box = Box.from_json(saved)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the box contradicts itself."""
+        self.box.check_invariants([len(blocks) for blocks in self._reader.blocks])
+        for tuples in self._recalled.inputs:
+            tuples.check_invariants()

@@ -1,0 +1,179 @@
+"""Which relations are joined with which, and when: a tree, read from conditions as SQL writes them."""
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+
+from adjoin.errors import OptionError, SchemaError
+from adjoin.master.predicate import Distance
+from adjoin.parts.copying import no_rows, plain_columns
+from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
+
+_COLUMN = r'(\w+)\s*\.\s*(\w+|"[^"]+")'
+_NUMBER = r"(\d+(?:\.\d+)?|interval\s+'\s*\d+(?:\.\d+)?\s*\w+\s*')"
+_EQUAL = re.compile(rf"{_COLUMN}\s*=\s*{_COLUMN}")
+_NEAR = re.compile(rf"abs\s*\(\s*{_COLUMN}\s*-\s*{_COLUMN}\s*\)\s*<=\s*{_NUMBER}", re.IGNORECASE)
+_BETWEEN = re.compile(rf"{_COLUMN}\s+between\s+{_COLUMN}\s+and\s+{_COLUMN}", re.IGNORECASE)
+_INTERVAL = re.compile(r"interval\s+'\s*(\d+(?:\.\d+)?)\s*(\w+?)s?\s*'", re.IGNORECASE)
+_UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")
+_FORMS = "r1.a = r2.b, abs(r1.a - r2.b) <= 5, or r2.c between r1.a and r1.b"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Two relations that are joined.
+
+    Attributes:
+        ends: Their numbers: the one with intervals of keys, and the one with single keys.
+        condition: When rows of the two match.
+    """
+
+    ends: tuple[int, int]
+    condition: Condition
+
+    def side(self, relation: int) -> int:
+        """Whether the relation is left or right in the condition."""
+        return LEFT if relation == self.ends[LEFT] else RIGHT
+
+    def other(self, relation: int) -> int:
+        """The relation at the other end."""
+        return self.ends[1 - self.side(relation)]
+
+
+class JoinGraph:
+    """Relations, and the conditions between them: a tree.
+
+    Args:
+        relations: The schema of every relation, by name.
+        on: The conditions. Several equalities of the same two relations are one key of several columns.
+
+    Attributes:
+        names: The names of the relations.
+        edges: The edges.
+    """
+
+    def __init__(self, relations: Mapping[str, pa.Schema], on: Sequence[str]) -> None:
+        self.names = tuple(relations)
+        self._schemas = tuple(relations.values())
+        if len(self.names) < 2:
+            raise OptionError(f"{len(self.names)} relation cannot be joined; give two or more")
+        if isinstance(on, str) or not all(isinstance(text, str) for text in on):
+            raise OptionError(f"on={on!r} must be a list of conditions such as {_FORMS}")
+        self.edges: list[Edge] = []
+        self._read(on)
+        self._check_tree()
+
+    def edges_of(self, relation: int) -> list[Edge]:
+        """Those with this relation at an end."""
+        return [edge for edge in self.edges if relation in edge.ends]
+
+    def path(self, root: int, weights: Sequence[int]) -> list[tuple[int, Edge]]:
+        """All other relations, each with the edge to one before it; heavier branches come later."""
+        return self._branch(root, None, weights)
+
+    def _branch(self, relation: int, come_by: Edge | None, weights: Sequence[int]) -> list[tuple[int, Edge]]:
+        branches = [
+            [(edge.other(relation), edge), *self._branch(edge.other(relation), edge, weights)]
+            for edge in self.edges_of(relation)
+            if edge is not come_by
+        ]
+        branches.sort(key=lambda steps: sum(weights[number] for number, _ in steps))
+        return [step for steps in branches for step in steps]
+
+    def _read(self, on: Sequence[str]) -> None:
+        equal: dict[tuple[int, int], dict[str, str]] = {}
+        for text in on:
+            if matched := _EQUAL.fullmatch(text.strip()):
+                ends, left, right = self._ends(text, matched.groups())
+                if ends[::-1] in equal:
+                    ends, left, right = ends[::-1], right, left
+                equal.setdefault(ends, {})[right] = left
+            elif matched := _NEAR.fullmatch(text.strip()):
+                ends, left, right = self._ends(text, matched.groups()[:4])
+                within = _distance(matched.group(5))
+                self._add(text, ends, {right: left}, within=within)
+            elif matched := _BETWEEN.fullmatch(text.strip()):
+                self._read_between(text, matched.groups())
+            else:
+                raise OptionError(f"the condition {text!r} cannot be read; write {_FORMS}")
+        for ends, pairs in equal.items():
+            names = [self.names[end] for end in ends]
+            text = " and ".join(f"{names[0]}.{left} = {names[1]}.{right}" for right, left in pairs.items())
+            self._add(text, ends, pairs)
+
+    def _read_between(self, text: str, parts: Sequence[str]) -> None:
+        point, least, greatest = parts[:2], parts[2:4], parts[4:]
+        ends, left, right = self._ends(text, [*least, *point])
+        _, other, _ = self._ends(text, [*greatest, *point])
+        if least[0] != greatest[0]:
+            raise OptionError(f"both bounds of {text!r} must be columns of the same relation")
+        self._add(text, ends, {right: left}, between=(left, other))
+
+    def _add(
+        self,
+        text: str,
+        ends: tuple[int, int],
+        pairs: Mapping[str, str],
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+    ) -> None:
+        if any(set(edge.ends) == set(ends) for edge in self.edges):
+            raise OptionError(f"{text!r}: the two relations have another condition; only equalities add up")
+        try:
+            condition = Condition(self._schemas[ends[RIGHT]], pairs, within, between)
+            for side, end in enumerate(ends):
+                condition.bounds(side, plain_columns(no_rows(self._schemas[end])))
+        except SchemaError as error:
+            raise SchemaError(f"in the condition {text!r}: {error}") from error
+        self.edges.append(Edge(ends, condition))
+
+    def _ends(self, text: str, parts: Sequence[str]) -> tuple[tuple[int, int], str, str]:
+        """The two relations and columns of r1.a, r2.b."""
+        numbers, columns = [], []
+        for name, quoted in zip(parts[::2], parts[1::2], strict=True):
+            column = quoted.strip('"')
+            if name not in self.names:
+                raise OptionError(f"{text!r} names {name!r}, which is none of {', '.join(self.names)}")
+            schema = self._schemas[self.names.index(name)]
+            if column not in schema.names:
+                raise SchemaError(f"{text!r}: {name} has no column {column!r}; it has {schema.names}")
+            numbers.append(self.names.index(name))
+            columns.append(column)
+        if numbers[0] == numbers[1]:
+            raise OptionError(
+                f"{text!r} joins {parts[0]} with itself; give the relation twice, with two names"
+            )
+        return (numbers[0], numbers[1]), columns[0], columns[1]
+
+    def _check_tree(self) -> None:
+        group = list(range(len(self.names)))
+        for edge in self.edges:
+            first, second = (group[end] for end in edge.ends)
+            if first == second:
+                around = ", ".join(
+                    name for name, each in zip(self.names, group, strict=True) if each == first
+                )
+                raise OptionError(
+                    f"the conditions between {around} go round in a circle; leave one out, and filter by it"
+                )
+            group = [first if each == second else each for each in group]
+        apart = [name for name, each in zip(self.names, group, strict=True) if each != group[0]]
+        if apart:
+            raise OptionError(
+                f"no condition leads from {self.names[0]} to {', '.join(apart)}; add one, as they would make "
+                "every combination"
+            )
+
+
+def _distance(text: str) -> Distance:
+    matched = _INTERVAL.fullmatch(text)
+    if matched is None:
+        return int(text) if text.isdigit() else Decimal(text)
+    unit = matched.group(2).lower()
+    if unit not in _UNITS:
+        raise OptionError(f"{text!r} has the unit {unit!r}, which is none of {', '.join(_UNITS)}")
+    return datetime.timedelta(**{f"{unit}s": float(matched.group(1))})

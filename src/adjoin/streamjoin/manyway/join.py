@@ -1,0 +1,124 @@
+"""The frame of joins of any number of inputs: what is the same for all of them beside the phases."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.manyway.box import Box
+from adjoin.streamjoin.manyway.cleanup import ManyCleanup
+from adjoin.streamjoin.manyway.matching import Match, Matching, match_bytes
+from adjoin.streamjoin.manyway.probeorder import ProbeOrder
+from adjoin.streamjoin.manyway.recalled import MORE_BYTES, Recalled
+from adjoin.streamjoin.manyway.results import ManyResults
+from adjoin.streamjoin.manyway.spec import ManyInputs
+from adjoin.streamjoin.reading import BlockReader
+from adjoin.streamjoin.sizes import Reading
+
+_ENTRY_BYTES = 66
+_BLOCKS_IN_FLIGHT = 3
+"""A block that is read: as it is, in order, and with its keys."""
+
+
+class ManyInputJoin(SpillingJoin):
+    """A join of any number of inputs that spills.
+
+    Args:
+        relations: The schema of every input, by name.
+        on: Conditions such as "r1.a = r2.b", "abs(r1.a - r2.b) <= 5" or "r2.c between r1.a and r1.b". They
+            make the relations a tree; several equalities of the same two are a key of several columns.
+        memory: Budget of the whole operator: bytes, or text such as "64MB".
+        columns: Columns of the results, `<relation>_<column>`; all by default.
+        **options: Those of `SpillingJoin`.
+    """
+
+    def __init__(
+        self,
+        relations: Mapping[str, pa.Schema],
+        on: Sequence[str],
+        memory: int | str = "64MB",
+        *,
+        columns: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        self._spec = spec = ManyInputs(relations, on, columns)
+        self._order = ProbeOrder(spec.graph)
+        self._cleaning: ManyCleanup | None = None
+        attributes = max(map(len, spec.attributes))
+        self.reading = Reading(1, len(spec), MORE_BYTES + attributes * _ENTRY_BYTES)
+        super().__init__(spec.graph.names, spec.schemas, spec.schema, spec.are_points, memory, **options)
+        self._matching = Matching(spec, self._inputs, self._order, self._limit)
+
+    @property
+    def _limit(self) -> int:
+        """Most matches at a time."""
+        return max(1, self._sizes.work_bytes // 2 // match_bytes(len(self._spec)))
+
+    @cached_property
+    def _reader(self) -> BlockReader:
+        return BlockReader(self._blocks, self.counts)
+
+    @cached_property
+    def _results(self) -> ManyResults:
+        return ManyResults(self._spec, self._sizes.work_bytes // 2)
+
+    def _recalled(self, slots: int) -> Recalled:
+        """Room for tuples from disk."""
+        return Recalled(
+            self._spec,
+            self._reader,
+            self._results,
+            slots=slots,
+            slot_bytes=self._sizes.slot_bytes,
+            limit=self._limit,
+        )
+
+    def metrics(self) -> dict[str, Any]:
+        """Those of all joins that spill, and `selectivities` of the conditions by which rows choose a way."""
+        return {**super().metrics(), "selectivities": self._order.selectivities}
+
+    def _more_facts(self) -> dict[str, Any]:
+        return {"order": self._order.to_json()}
+
+    def _restore_more(self, facts: dict[str, Any]) -> None:
+        self._order.restore(facts["order"])
+
+    def _is_unfinished(self) -> bool:
+        return super()._is_unfinished() or self._cleaning is not None
+
+    def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows, keys = self._spec.keyed(side, piece)
+        self._expect(side, rows, keys)
+        for match in self._matching.of(side, rows, keys):
+            for batch in self._results.of(match):
+                self.counts.results_online += batch.num_rows
+                yield batch
+            self._credit(match)
+        self._kept.catch_up()
+
+    def _credit(self, match: Match) -> None:
+        """These tuples were in a result."""
+
+    @property
+    def _box(self) -> Box:
+        """Which blocks have been joined in reactive phases."""
+        return Box()
+
+    def _cleanup(self) -> Iterator[pa.RecordBatch]:
+        if self._cleaning is None:
+            self._reactive.close()
+            self._budget.set("reading", 0)
+            if any(map(len, self._blocks)):  # else all tuples have met in memory
+                self._kept.write_all()
+            self._cleaning = self._make_cleanup()
+            self._budget.set("reading", self._budget.free_bytes)
+        for batch in self._cleaning.run():
+            self.counts.results_cleanup += batch.num_rows
+            yield batch
+
+    def _make_cleanup(self) -> ManyCleanup:
+        memory_bytes = self._budget.free_bytes - _BLOCKS_IN_FLIGHT * self._sizes.slot_bytes
+        recalled = self._recalled(self._sizes.slots)
+        return ManyCleanup(self._spec.graph, self._reader, recalled, self._box, memory_bytes)

@@ -1,0 +1,112 @@
+"""Rows of one relation joined with tuples of all others in memory: one relation after the other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.kernels.sorting import argsort_keys
+from adjoin.kernels.types import Array
+from adjoin.streamjoin.condition import LEFT
+from adjoin.streamjoin.manyway.graph import Edge
+from adjoin.streamjoin.manyway.probeorder import ProbeOrder
+from adjoin.streamjoin.manyway.spec import ManyInputs
+from adjoin.streamjoin.results import InBatch, InSlots, Others, sizes_of
+from adjoin.streamjoin.rowstore import places_of
+from adjoin.streamjoin.tuples import Keys, Tuples
+
+_PART_BYTES, _STEP_BYTES = 24, 60
+"""Of a match: for each relation that has a tuple in it, and for what finds the next one."""
+
+
+def match_bytes(relations: int) -> int:
+    """What a match takes, in all steps together."""
+    return (_PART_BYTES * relations + _STEP_BYTES) * (relations - 1)
+
+
+@dataclass(frozen=True)
+class Match:
+    """Tuples that fit together, of some or of all relations.
+
+    Attributes:
+        parts: Of each relation, a tuple for every match.
+        size: How many matches there are.
+    """
+
+    parts: dict[int, Others]
+    size: int
+
+    def chosen(self, at: Array) -> "Match":
+        """Those at these positions."""
+        return Match({relation: part.chosen(at) for relation, part in self.parts.items()}, len(at))
+
+    def columns(self, relation: int, names: Sequence[str]) -> list[pa.Array]:
+        """These columns of the tuples of a relation."""
+        return self.parts[relation].take(names, 0, self.size)
+
+    def numbers(self, name: str) -> Iterator[Array]:
+        """A column of whole numbers that the tuples of all relations have."""
+        return (self.columns(relation, [name])[0].to_numpy() for relation in self.parts)
+
+
+class Matching:
+    """Finds the matches of rows, and stops with a row as soon as one relation has none for it.
+
+    Args:
+        spec: The join.
+        inputs: The tuples of every relation.
+        order: Says which relation is asked next.
+        limit: Most matches at a time.
+    """
+
+    def __init__(self, spec: ManyInputs, inputs: Sequence[Tuples], order: ProbeOrder, limit: int) -> None:
+        self._spec = spec
+        self._inputs = inputs
+        self._order = order
+        self._limit = limit
+
+    def of(self, relation: int, batch: pa.RecordBatch, keys: Keys) -> Iterator[Match]:
+        """Rows of a relation, with tuples of all others."""
+        rows = np.arange(batch.num_rows, dtype=np.int32)
+        match = Match({relation: InBatch(batch, sizes_of(batch), rows)}, batch.num_rows)
+        yield from self._extended(match, {relation: keys})
+
+    def _extended(self, match: Match, known: dict[int, Keys]) -> Iterator[Match]:
+        if not match.size or len(match.parts) == len(self._spec):
+            if match.size:
+                yield match
+            return
+        edge, bound = self._order.next(match.parts)
+        new = edge.other(bound)
+        low, high = self._keys(match, bound, edge, known)
+        order = argsort_keys(low)
+        tuples, found = self._inputs[new], 0
+        index = tuples.indexes[self._spec.attribute_of(new, edge)]
+        for some in index.matches(low[order], high[order], self._limit):
+            others = InSlots(tuples.slots, places_of(some.place))
+            chosen = match.chosen(order[some.owner])
+            more = Match({**chosen.parts, new: others}, chosen.size)
+            if edge.condition.verifies:
+                more = more.chosen(np.flatnonzero(self._are_same(more, edge)))
+            found += more.size
+            yield from self._extended(more, {})
+        self._order.note(edge, match.size, len(tuples), found)
+
+    def _keys(self, match: Match, relation: int, edge: Edge, known: dict[int, Keys]) -> tuple[Array, Array]:
+        attribute = self._spec.attribute_of(relation, edge)
+        if relation in known:
+            return known[relation][attribute]
+        return self.keys_of(match, relation, attribute)
+
+    def keys_of(self, match: Match, relation: int, attribute: int) -> tuple[Array, Array]:
+        """The keys of the tuples of a relation."""
+        names = self._spec.key_columns(relation, attribute)
+        batch = pa.RecordBatch.from_arrays(match.columns(relation, names), names=list(names))
+        low, high, _ = self._spec.keys(relation, attribute, batch)
+        return low, high
+
+    def _are_same(self, match: Match, edge: Edge) -> Array:
+        """Whether keys are the same whose hashes are."""
+        columns = [match.columns(end, edge.condition.columns(side)) for side, end in enumerate(edge.ends)]
+        return edge.condition.same_keys(columns[LEFT], columns[1 - LEFT])

@@ -1,0 +1,111 @@
+"""Tuples that were on disk, in memory again for a while."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.kernels.types import Array
+from adjoin.parts.copying import take_rows
+from adjoin.streamjoin.manyway.graph import Edge
+from adjoin.streamjoin.manyway.matching import Match, Matching
+from adjoin.streamjoin.manyway.probeorder import ProbeOrder
+from adjoin.streamjoin.manyway.results import ManyResults
+from adjoin.streamjoin.manyway.spec import ManyInputs
+from adjoin.streamjoin.reading import BlockReader
+from adjoin.streamjoin.tuples import ARRIVED, Keys, Tuples
+
+LEFT_AT, BLOCK = "_adjoin_left", "_adjoin_block"
+MORE_BYTES = 16
+"""Of such a tuple, beside its row and moment of arrival: when it left, and its block."""
+
+
+class Recalled:
+    """Blocks of all relations come back: some are kept by key, and rows of another are joined with those.
+
+    Args:
+        spec: The join.
+        reader: Reads blocks.
+        results: Builds results.
+        slots: The most slots of each relation.
+        slot_bytes: A slot.
+        limit: Most matches at a time.
+
+    Attributes:
+        inputs: The tuples of every relation that are here.
+    """
+
+    def __init__(
+        self,
+        spec: ManyInputs,
+        reader: BlockReader,
+        results: ManyResults,
+        *,
+        slots: int,
+        slot_bytes: int,
+        limit: int,
+    ) -> None:
+        self._spec = spec
+        self._reader = reader
+        self._results = results
+        self.inputs = [
+            Tuples(_recalled_schema(blocks.schema), are_points=points, slots=slots, slot_bytes=slot_bytes)
+            for blocks, points in zip(reader.blocks, spec.are_points, strict=True)
+        ]
+        self._matching = Matching(spec, self.inputs, ProbeOrder(spec.graph), limit)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that tuples take."""
+        return sum(tuples.held_bytes for tuples in self.inputs)
+
+    def read(self, relation: int, number: int) -> tuple[pa.RecordBatch, Keys]:
+        """The tuples of a block, with their keys."""
+        block, rows = self._reader.read(relation, number)
+        columns = [pa.array(block.left), pa.array(np.full(len(block), number)), *rows.columns]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.inputs[relation].schema)
+        return self._spec.keyed(relation, batch)
+
+    def keep(self, relation: int, batch: pa.RecordBatch, keys: Keys) -> None:
+        """Keep tuples by key."""
+        self.inputs[relation].add(batch, keys)
+
+    def with_partners(
+        self, relation: int, edge: Edge, batch: pa.RecordBatch, keys: Keys
+    ) -> tuple[pa.RecordBatch, Keys]:
+        """Those of these tuples that may match one that is here of the relation at the other end."""
+        other = edge.other(relation)
+        index = self.inputs[other].indexes[self._spec.attribute_of(other, edge)]
+        low, high = keys[self._spec.attribute_of(relation, edge)]
+        rows = np.flatnonzero(index.may_match(low, high))
+        if len(rows) == batch.num_rows:
+            return batch, keys
+        return take_rows(batch, rows), [(low[rows], high[rows]) for low, high in keys]
+
+    def joined(self, relation: int, batch: pa.RecordBatch, keys: Keys) -> Iterator[tuple[Match, Array]]:
+        """Tuples with those of all other relations that are here; and which have not met in memory.
+
+        All tuples of a match were in memory together if none left before the last one arrived.
+        """
+        for match in self._matching.of(relation, batch, keys):
+            arrived = np.maximum.reduce(list(match.numbers(ARRIVED)))
+            left = np.minimum.reduce(list(match.numbers(LEFT_AT)))
+            yield match, arrived > left
+
+    def results(self, match: Match, chosen: Array) -> Iterator[pa.RecordBatch]:
+        """The results of some matches."""
+        yield from self._results.of(match.chosen(np.flatnonzero(chosen)))
+
+    def blocks_of(self, match: Match) -> Sequence[Array]:
+        """The block of every tuple of a match, by relation."""
+        return [match.columns(relation, [BLOCK])[0].to_numpy() for relation in range(len(self._spec))]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for tuples in self.inputs:
+            tuples.slots.close()
+
+
+def _recalled_schema(stored: pa.Schema) -> pa.Schema:
+    more = [pa.field(name, pa.int64(), False) for name in (LEFT_AT, BLOCK)]
+    return pa.schema([*more, *stored])

@@ -1,0 +1,116 @@
+"""Relations that make a random tree, the joins of them, and the oracle."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from adjoin import MINER, MJoin
+from adjoin.master.device import Cost
+from adjoin.parts.clock import SimulatedClock
+from adjoin.streamjoin.manyway.join import ManyInputJoin
+
+JOINS: dict[str, Callable[..., ManyInputJoin]] = {"miner": MINER, "mjoin": MJoin}
+CONDITIONS = {
+    "equality": "r{0}.k{1} = r{1}.k{0}",
+    "band": "abs(r{0}.k{1} - r{1}.k{0}) <= 2",
+    "range": "r{1}.k{0} between r{0}.k{1} and r{0}.to{1}",
+}
+
+
+@dataclass
+class Tree:
+    """Relations r0, r1 ... joined as a tree.
+
+    Attributes:
+        parents: Of r1, r2 ... the relation that it is joined with.
+        kinds: Of each of these edges, the kind of condition.
+        keys: Keys are drawn from so many.
+        seed: Of the rows.
+    """
+
+    parents: list[int]
+    kinds: list[str]
+    keys: int
+    seed: int
+    batches: list[list[pa.RecordBatch]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._random = np.random.default_rng(self.seed)
+        self.batches = [[] for _ in range(self.size)]
+
+    @property
+    def size(self) -> int:
+        return len(self.parents) + 1
+
+    @property
+    def names(self) -> list[str]:
+        return [f"r{number}" for number in range(self.size)]
+
+    @property
+    def on(self) -> list[str]:
+        return [
+            CONDITIONS[kind].format(parent, child)
+            for child, (parent, kind) in enumerate(zip(self.parents, self.kinds, strict=True), start=1)
+        ]
+
+    def _columns(self, relation: int) -> list[str]:
+        children = [child for child, parent in enumerate(self.parents, start=1) if parent == relation]
+        ends = [*children, self.parents[relation - 1]] if relation else children
+        ranges = [f"to{child}" for child in children if self.kinds[child - 1] == "range"]
+        return [f"k{end}" for end in ends] + ranges
+
+    def schema(self, relation: int) -> pa.Schema:
+        keys = [(name, pa.int64()) for name in self._columns(relation)]
+        return pa.schema([("n", pa.int64()), *keys, ("text", pa.string())])
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        return {name: self.schema(number) for number, name in enumerate(self.names)}
+
+    def draw(self, relation: int, rows: int) -> pa.RecordBatch:
+        drawn: dict[str, Any] = {}
+        for name in self._columns(relation):
+            keys = self._random.integers(0, self.keys, rows)
+            if name.startswith("to"):
+                keys = drawn[f"k{name[2:]}"].to_numpy(zero_copy_only=False) + keys % 4 - 1
+                drawn[name] = pa.array(np.nan_to_num(keys).astype(np.int64))
+            else:
+                drawn[name] = pa.array(keys, mask=self._random.random(rows) < 0.05)
+        number = np.arange(rows) + sum(batch.num_rows for batch in self.batches[relation])
+        texts = ["x" * int(width) for width in self._random.integers(0, 60, rows)]
+        arrays = [pa.array(number), *drawn.values(), pa.array(texts)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema(relation))
+        self.batches[relation].append(batch)
+        return batch
+
+    def expected(self) -> list[tuple[int, ...]]:
+        with duckdb.connect() as connection:
+            for number, name in enumerate(self.names):
+                table = pa.Table.from_batches(self.batches[number], schema=self.schema(number))
+                connection.register(name, table)
+            shown = ", ".join(f"{name}.n" for name in self.names)
+            query = f"SELECT {shown} FROM {', '.join(self.names)} WHERE {' AND '.join(self.on)}"
+            return sorted(connection.sql(query).fetchall())
+
+    def found(self, batches: list[pa.RecordBatch]) -> list[tuple[int, ...]]:
+        columns = [f"{name}_n" for name in self.names]
+        return sorted(
+            row
+            for batch in batches
+            for row in zip(*(batch[column].to_pylist() for column in columns), strict=True)
+        )
+
+    def join(self, name: str, **options: Any) -> ManyInputJoin:
+        """Blocks of a page, little memory, on a simulated clock and disk."""
+        sizes = {
+            "memory": (300 + 150 * self.size) << 10,
+            "block_bytes": 4096,
+            "clock": SimulatedClock(),
+            "disk": Cost(8e-3, 4e-5),
+        }
+        sizes |= {"max_outer": 3} if name == "miner" else {}
+        return JOINS[name](self.schemas, self.on, **{**sizes, **options})

@@ -1,0 +1,108 @@
+"""Conditions as text become a tree of relations, or an error that says why not."""
+
+import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from adjoin import OptionError, SchemaError
+from adjoin.streamjoin.manyway.graph import JoinGraph, _distance
+from adjoin.streamjoin.manyway.spec import ManyInputs
+
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c d", pa.int64()), ("t", pa.string())])
+RELATIONS = {f"r{number}": SCHEMA for number in range(1, 6)}
+
+
+def some(count):
+    return dict(list(RELATIONS.items())[:count])
+
+
+def test_a_chain_and_its_paths():
+    graph = JoinGraph(some(4), ["r1.a = r2.a", "r2.b=r3.b", ' r3 . "c d" = r4.a '])
+    assert [edge.ends for edge in graph.edges] == [(0, 1), (1, 2), (2, 3)]
+    assert [number for number, _ in graph.path(0, [1, 1, 1, 1])] == [1, 2, 3]
+    # The heavier branch comes last: its blocks turn fastest.
+    assert [number for number, _ in graph.path(1, [1, 1, 1, 1])] == [0, 2, 3]
+    assert [number for number, _ in graph.path(1, [9, 1, 1, 1])] == [2, 3, 0]
+
+
+def test_every_relation_on_a_path_is_joined_with_one_before_it():
+    graph = JoinGraph(RELATIONS, ["r1.a = r2.a", "r1.b = r3.a", "r3.b = r4.a", "r5.a = r3.a"])
+    for root in range(5):
+        before = {root}
+        for number, edge in graph.path(root, [1] * 5):
+            assert edge.other(number) in before
+            before.add(number)
+        assert before == set(range(5))
+
+
+def test_several_equalities_are_one_key():
+    spec = ManyInputs(some(2), ["r1.a = r2.b", "r2.a = r1.b"])
+    (edge,) = spec.graph.edges
+    assert edge.condition.columns(0) == ("a", "b")
+    assert edge.condition.columns(1) == ("b", "a")
+
+
+def test_attributes_with_the_same_keys_are_one():
+    star = ManyInputs(some(4), ["r1.a = r2.a", "r2.a = r3.a", "r3.a = r4.a"])
+    assert [len(edges) for edges in star.attributes] == [1, 1, 1, 1]
+    assert star.is_star
+    chain = ManyInputs(some(3), ["r1.a = r2.a", "r2.b = r3.b"])
+    assert [len(edges) for edges in chain.attributes] == [1, 2, 1]
+    assert not chain.is_star
+    near = ManyInputs(some(3), ["r1.a = r2.a", "abs(r2.a - r3.a) <= 2"])
+    assert [len(edges) for edges in near.attributes] == [1, 2, 1]
+
+
+def test_distances():
+    assert _distance("5") == 5
+    assert _distance("0.05") == Decimal("0.05")
+    assert _distance("INTERVAL '90 seconds'") == datetime.timedelta(seconds=90)
+    assert _distance("interval '1 hour'") == datetime.timedelta(hours=1)
+    with pytest.raises(OptionError, match="fortnight"):
+        _distance("interval '1 fortnight'")
+
+
+@pytest.mark.parametrize(
+    ("count", "on", "words"),
+    [
+        (1, [], "two or more"),
+        (2, "r1.a = r2.a", "list of conditions"),
+        (2, ["r1.a > r2.a"], "cannot be read"),
+        (2, ["r1.a = r9.a"], "r9"),
+        (2, ["r1.a = r1.b"], "with itself"),
+        (2, ["r1.a = r2.a", "abs(r1.b - r2.b) <= 1"], "only equalities add up"),
+        (3, ["r1.a = r2.a", "r2.b = r3.b", "r3.a = r1.b"], "circle"),
+        (4, ["r1.a = r2.a", "r3.a = r4.a"], "r3, r4"),
+        (3, ["r1.a = r2.a"], "no condition leads from r1 to r3"),
+        (3, ["r1.a between r2.a and r3.a", "r1.a = r3.a"], "same relation"),
+    ],
+)
+def test_what_is_no_tree_is_refused(count, on, words):
+    with pytest.raises(OptionError, match=words):
+        JoinGraph(some(count), on)
+
+
+@pytest.mark.parametrize(
+    ("on", "words"),
+    [
+        (["r1.x = r2.a"], "no column 'x'"),
+        (["abs(r1.t - r2.t) <= 1"], "range predicate"),
+        (["r1.t = r2.a"], "'t'|t"),
+    ],
+)
+def test_columns_that_cannot_be_compared_are_refused(on, words):
+    with pytest.raises(SchemaError, match=words):
+        JoinGraph(some(2), on)
+
+
+def test_output_columns_are_named_after_their_relations():
+    spec = ManyInputs(some(2), ["r1.a = r2.a"], ["r2_t", "r1_c d"])
+    assert spec.schema.names == ["r1_c d", "r2_t"]
+    with pytest.raises(OptionError, match="r1_x"):
+        ManyInputs(some(2), ["r1.a = r2.a"], ["r1_x"])
+    with pytest.raises(SchemaError, match="a_b_c"):
+        ManyInputs(
+            {"a": pa.schema([("b_c", pa.int64())]), "a_b": pa.schema([("c", pa.int64())])}, ["a.b_c = a_b.c"]
+        )
