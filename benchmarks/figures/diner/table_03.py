@@ -1,9 +1,10 @@
 """The input buffer."""
 
 from benchmarks.figures.diner.delays import SILENCE_SWEEP
-from benchmarks.figures.diner.measures import MAX_NEW, buffer_most
+from benchmarks.figures.diner.measures import buffer_most
 from benchmarks.figures.diner.setting import PAPER, Setting, contenders
 from benchmarks.figures.figure import Curves, Figure, Verdict
+from benchmarks.figures.line import MAX_NEW
 
 LIMIT = MAX_NEW / PAPER.scale
 

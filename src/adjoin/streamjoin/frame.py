@@ -131,8 +131,8 @@ class SpillingJoin(StreamJoin):
         `blocks_flushed`; rows in the input buffer: `input_buffer_rows_max`, and where a reactive phase ended
         `input_buffer_rows_at_handover` (the sum over all `reactive_phases`) and
         `input_buffer_rows_at_handover_max`; reads: `pages_read` (blocks), `seeks`, `bytes_read`;
-        memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted), `used_bytes` now; where
-        tuples are: `rows_in_memory`, `rows_on_disk`.
+        memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted), `used_bytes` now,
+        `index_bytes` of them for indexes; where tuples are: `rows_in_memory`, `rows_on_disk`.
         """
         return {
             **vars(self.counts),
@@ -140,6 +140,7 @@ class SpillingJoin(StreamJoin):
             "memory_bytes": self._budget.total_bytes,
             "peak_bytes": self._budget.peak_bytes,
             "used_bytes": self._budget.used_bytes,
+            "index_bytes": sum(tuples.index_bytes for tuples in self._inputs),
             "rows_in_memory": sum(map(len, self._inputs)),
             "rows_on_disk": sum(blocks.rows for blocks in self._blocks),
         }

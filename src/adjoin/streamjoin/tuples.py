@@ -58,7 +58,12 @@ class Tuples:
     @property
     def held_bytes(self) -> int:
         """Memory that they take, with their indexes."""
-        return self.store.held_bytes + sum(index.all_entries * index.entry_bytes for index in self.indexes)
+        return self.store.held_bytes + self.index_bytes
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory that their indexes take."""
+        return sum(index.all_entries * index.entry_bytes for index in self.indexes)
 
     def new_bytes(self, sizes: Array) -> int:
         """How much more is held after rows of these sizes were added."""

@@ -1,4 +1,4 @@
-"""The odometer: every combination of blocks exactly once, however the disk parts grow and whoever is outer."""
+"""The odometer: every combination of blocks exactly once, however the disk parts grow."""
 
 import itertools
 
@@ -33,50 +33,61 @@ def graph_of(parents):
     ),
 )
 def test_every_combination_exactly_once(parents, most_outer, actions):
-    graph = graph_of(parents)
-    size = len(parents) + 1
-    box, blocks = Box(), [0] * size
-    joined: set[tuple[int, ...]] = set()
-
-    def note(step, wheel=None):
-        ranges = {step.outer: range(step.outer_begin, step.outer_end)}
-        for number, (relation, block) in enumerate(step.inner):
-            is_free = wheel is not None and number > wheel
-            ranges[relation] = range(box.joined[relation]) if is_free else range(block, block + 1)
-        combinations = set(itertools.product(*(ranges[relation] for relation in range(size))))
-        assert not combinations & joined
-        joined.update(combinations)
-
-    def check():
-        box.check_invariants(blocks)
-        every = list(itertools.product(*map(range, blocks)))
-        arrays = [np.array([each[relation] for each in every], np.int64) for relation in range(size)]
-        said = box.has_joined(arrays)
-        assert {each for each, is_joined in zip(every, said.tolist(), strict=True) if is_joined} == joined
-
+    world = World(parents, most_outer)
     for what, amount in actions:
         if what == "add":
-            blocks[amount % size] += 1
+            world.blocks[amount % world.size] += 1
         elif what == "skip":
-            # A wheel can be skipped while those behind it are at their beginning.
-            step = box.next_step(graph, blocks, most_outer)
-            wheel = min(amount, size - 2)
-            if step is not None and not any(block for _, block in step.inner[wheel + 1 :]):
-                note(step, wheel)
-                box.finished(wheel)
+            world.skip(min(amount, world.size - 2))
         else:
-            for _ in range(amount):
-                step = box.next_step(graph, blocks, most_outer)
-                if step is None:
-                    break
-                note(step)
-                box.finished()
-                check()
-        check()
-        box = Box.from_json(box.to_json())
-    while (step := box.next_step(graph, blocks, most_outer)) is not None:
-        note(step)
-        box.finished()
-    check()
-    if all(blocks):
-        assert len(joined) == np.prod(blocks)
+            world.work(amount)
+        world.check()
+        world.box = Box.from_json(world.box.to_json())
+    world.work(10**6)
+    if all(world.blocks):
+        assert len(world.joined) == np.prod(world.blocks)
+
+
+class World:
+    """A box, and the combinations that it was told of."""
+
+    def __init__(self, parents, most_outer):
+        self.graph = graph_of(parents)
+        self.size = len(parents) + 1
+        self.most_outer = most_outer
+        self.box = Box()
+        self.blocks = [0] * self.size
+        self.joined: set[tuple[int, ...]] = set()
+
+    def next_step(self):
+        return self.box.next_step(self.graph, self.blocks, self.most_outer)
+
+    def work(self, steps):
+        while steps and (step := self.next_step()) is not None:
+            self._note(step, self.size)
+            self.box.finished()
+            self.check()
+            steps -= 1
+
+    def skip(self, wheel):
+        """A wheel can be skipped while those behind it are at their beginning."""
+        step = self.next_step()
+        if step is not None and not any(block for _, block in step.inner[wheel + 1 :]):
+            self._note(step, wheel)
+            self.box.finished(wheel)
+
+    def _note(self, step, wheel):
+        ranges = {step.outer: range(step.outer_begin, step.outer_end)}
+        for number, (relation, block) in enumerate(step.inner):
+            is_free = number > wheel
+            ranges[relation] = range(self.box.joined[relation]) if is_free else range(block, block + 1)
+        combinations = set(itertools.product(*(ranges[relation] for relation in range(self.size))))
+        assert not combinations & self.joined
+        self.joined |= combinations
+
+    def check(self):
+        self.box.check_invariants(self.blocks)
+        every = list(itertools.product(*map(range, self.blocks)))
+        arrays = [np.array([each[relation] for each in every], np.int64) for relation in range(self.size)]
+        said = self.box.has_joined(arrays).tolist()
+        assert {each for each, is_joined in zip(every, said, strict=True) if is_joined} == self.joined

@@ -1,0 +1,142 @@
+"""Streams on a simulated clock: rows arrive whatever a join is busy with, and results are counted."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from adjoin.master.device import HARD_DISK, Cost
+from adjoin.parts.clock import SimulatedClock
+from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.sizes import Sizes
+from adjoin.workloads import ExponentialGaps, Fragments
+
+ROW_BYTES = 200
+BLOCK_BYTES = 8192
+PAPERS_BLOCK_BYTES = 10 << 10
+PORTION_ROWS = 100
+ROWS_PER_SECOND = 1000.0
+WAIT_SECONDS = 0.025
+MAX_NEW = 1000
+_FRAGMENTS = 10
+
+
+def papers_disk() -> Cost:
+    """A block takes as long, in relation to the time in which a relation arrives, as the paper's did then."""
+    share = BLOCK_BYTES / PAPERS_BLOCK_BYTES
+    papers_seconds = HARD_DISK.positioning_seconds + HARD_DISK.block_seconds / share
+    slower = share * papers_seconds / HARD_DISK.seconds(1, BLOCK_BYTES // 4096)
+    return Cost(HARD_DISK.positioning_seconds * slower, HARD_DISK.block_seconds * slower)
+
+
+def set_aside(sizes: Sizes) -> int:
+    """Memory that is not for tuples."""
+    return sizes.notes_bytes + sizes.work_bytes + sizes.reading_bytes
+
+
+def arrival_times(batches: Sequence[pa.RecordBatch], silence: float, seed: int) -> list[NDArray[np.float64]]:
+    """When the rows of each relation come; behind each tenth of it there may be a silence."""
+    times = []
+    for number, batch in enumerate(batches):
+        gaps = ExponentialGaps(ROWS_PER_SECOND, seed=seed + number)
+        if silence:
+            fragments = Fragments(gaps, max(1, batch.num_rows // _FRAGMENTS), silence)
+            times.append(fragments.times(batch.num_rows))
+        else:
+            times.append(gaps.times(batch.num_rows))
+    return times
+
+
+class Line(SimulatedClock):
+    """A clock that lets rows of all relations arrive as time passes.
+
+    Args:
+        relations: The rows of every relation, by name.
+        silence: How long nothing arrives behind each tenth of a relation, as a share of its time.
+        ahead_rows: So many rows may come before a join that does something else must take them.
+        seed: Of the arrivals.
+
+    Attributes:
+        relations: The relations.
+        batches: Their rows.
+        most_outside: The most rows that found no room in the input buffer.
+        refused: How often that was.
+    """
+
+    def __init__(
+        self, relations: Mapping[str, pa.RecordBatch], silence: float, ahead_rows: int, seed: int
+    ) -> None:
+        super().__init__()
+        self.relations = dict(relations)
+        self._names = tuple(relations)
+        self.batches = tuple(relations.values())
+        self._times = arrival_times(self.batches, silence, seed)
+        self._end = max(float(times[-1]) for times in self._times) + WAIT_SECONDS
+        self._taken = [0] * len(self.batches)
+        self._join: SpillingJoin | None = None
+        self._offers = silence > 0
+        self._ahead_rows = ahead_rows
+        self._is_idle = False
+        self.most_outside = 0
+        self.refused = 0.0
+
+    def feed(self, join: SpillingJoin) -> Iterator[tuple[float, int]]:
+        """Hand all rows over; gives the share of them that has arrived, and the results so far."""
+        total, found = sum(batch.num_rows for batch in self.batches), 0
+        self._join = join
+        yield 0.0, 0
+        while sum(self._taken) < total:
+            if self._offers and self._coming(1)[0] - self.now() > WAIT_SECONDS:
+                self._is_idle = True
+                found += self._count(join.idle(self._coming(self._ahead_rows + 1)[-1] - self.now()))
+                self._is_idle = False
+            self._let_pass(max(0.0, self._end_of_portion() - self.now()))
+            for side, batch in self._due():
+                found += self._count(join.push(self._names[side], batch))
+            yield sum(self._taken) / total, found
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes; what comes meanwhile is offered, as the operator is busy."""
+        super().sleep(seconds)
+        if self._join is not None and self._offers:
+            if self._waiting() >= (1 if self._is_idle else PORTION_ROWS):
+                for side, batch in self._due():
+                    if not self._join.offer(self._names[side], batch):
+                        self._taken[side] -= batch.num_rows
+                        self.refused += 1
+            if self._is_idle:
+                self.most_outside = max(self.most_outside, self._waiting())
+
+    def _let_pass(self, seconds: float) -> None:
+        super().sleep(seconds)
+
+    def _coming(self, rows: int) -> NDArray[np.float64]:
+        """When the next rows of all relations come."""
+        times = np.concatenate([times[taken : taken + rows] for times, taken in self._ahead()])
+        return np.sort(times)[:rows] if len(times) else np.array([self.now()])
+
+    def _end_of_portion(self) -> float:
+        """When so many rows have come as are handed over together, or a silence begins."""
+        times = self._coming(PORTION_ROWS)
+        silences = np.flatnonzero(np.diff(times) > WAIT_SECONDS)
+        return float(times[silences[0]] if len(silences) else times[-1])
+
+    def _ahead(self) -> list[tuple[NDArray[np.float64], int]]:
+        return list(zip(self._times, self._taken, strict=True))
+
+    def _waiting(self) -> int:
+        return sum(int(np.searchsorted(times, self.now(), "right")) - taken for times, taken in self._ahead())
+
+    def _due(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """What has come and was not taken."""
+        for side, times in enumerate(self._times):
+            first = self._taken[side]
+            count = int(np.searchsorted(times, self.now(), "right")) - first
+            if count > 0:
+                self._taken[side] += count
+                yield side, self.batches[side].slice(first, count)
+
+    def _count(self, results: Iterator[pa.RecordBatch]) -> int:
+        """Results that come before all rows have arrived."""
+        return sum(batch.num_rows for batch in results if self.now() <= self._end)
