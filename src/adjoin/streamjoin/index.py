@@ -52,13 +52,15 @@ class OrderedIndex:
         are_points: Whether all intervals are points.
 
     Attributes:
-        entry_bytes: Of an entry: interval, reach, place and join bit, and once more while runs are merged.
+        entry_bytes: Of an entry: interval, reach, place and join bit.
+        merge_bytes: Of an entry once more, while runs are merged.
         hand: The key at which the clock goes on; None before it was started.
     """
 
     def __init__(self, *, are_points: bool) -> None:
         self._are_points = are_points
-        self.entry_bytes = 42 if are_points else 66
+        self.entry_bytes = 17 if are_points else 33
+        self.merge_bytes = 25 if are_points else 33
         self.hand: int | None = None
         self._runs = [self._no_run(), self._no_run()]
 
@@ -113,6 +115,12 @@ class OrderedIndex:
                 run.joined[at] = 1
                 if len(at):
                     yield Matches(owner, run.place[at], run.low[at])
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The least lower end and the greatest upper end; there must be an entry."""
+        runs = [run for run in self._runs if len(run)]
+        return min(int(run.low[0]) for run in runs), max(int(run.reach[-1]) for run in runs)
 
     def may_match(self, low: Array, high: Array) -> Array:
         """Whether each of these intervals may overlap an entry; where it says no, none does."""

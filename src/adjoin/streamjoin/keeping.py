@@ -203,7 +203,8 @@ class Keeping:
     def _held_bytes(self) -> int:
         tuples = sum(tuples.held_bytes for tuples in self._inputs)
         directory = sum(blocks.directory_bytes for blocks in self._blocks)
-        return tuples + directory + self._reactive.held_bytes
+        merging = max(tuples.merge_bytes for tuples in self._inputs)
+        return tuples + merging + directory + self._reactive.held_bytes
 
     def account(self) -> None:
         """Let the budget know what is held now."""

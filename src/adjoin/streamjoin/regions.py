@@ -42,7 +42,12 @@ class Regions:
 
     @property
     def least_useful(self) -> int:
-        """The region, of those with tuples, that has the fewest joins for each of them."""
+        """The region, of those with tuples, that has the fewest joins for each of them.
+
+        Where there were no joins, nothing speaks for those that have been there longest: the clock sweeps.
+        """
+        if self.tuples[MIDDLE] and not self.joins.any():
+            return MIDDLE
         return int(np.argmin(self._benefits()))
 
     @property

@@ -65,9 +65,16 @@ class Tuples:
         """Memory that their indexes take."""
         return sum(index.all_entries * index.entry_bytes for index in self.indexes)
 
+    @property
+    def merge_bytes(self) -> int:
+        """Memory that is needed beside that while runs of an index are merged, one index at a time."""
+        return max(index.all_entries * index.merge_bytes for index in self.indexes)
+
     def new_bytes(self, sizes: Array) -> int:
-        """How much more is held after rows of these sizes were added."""
-        return self.store.new_bytes(sizes) + len(sizes) * sum(index.entry_bytes for index in self.indexes)
+        """How much more is held and needed, at most, after rows of these sizes were added."""
+        entry_bytes = sum(index.entry_bytes for index in self.indexes)
+        merge_bytes = max(index.merge_bytes for index in self.indexes)
+        return self.store.new_bytes(sizes) + len(sizes) * (entry_bytes + merge_bytes)
 
     def rows_of_a_slot(self, more_bytes: int) -> int:
         """How many tuples fit in a slot, with so many bytes more for each."""

@@ -50,8 +50,8 @@ class BlockLoops(Reactive):
         if step is None or self._keeps_outer(step) or self._keeps_inner(step):
             return
         relation, number = step.inner[-1]
-        batch, keys = self._recalled.read(relation, number)
-        for match, is_new in self._recalled.joined(relation, batch, keys):
+        batch = self._recalled.read(relation, number, self._edges(step)[relation])
+        for match, is_new in self._recalled.joined(relation, batch):
             yield from self._recalled.results(match, is_new)
         self.box.finished()
 
@@ -64,29 +64,30 @@ class BlockLoops(Reactive):
         there = len(self._loaded[0][1])
         if there == len(wanted):
             return False
-        self._recalled.keep(step.outer, *self._recalled.read(step.outer, wanted[there]))
+        self._recalled.keep(step.outer, self._recalled.read(step.outer, wanted[there]))
         self._loaded[0] = step.outer, wanted[: there + 1]
         return True
 
     def _keeps_inner(self, step: Step) -> bool:
         """Keep an inner block, or turn a wheel on; False if all but the innermost are there."""
-        edges = dict(self._graph.path(step.outer, self.box.joined))
+        edges = self._edges(step)
         for wheel, (relation, number) in enumerate(step.inner[:-1]):
             block = relation, range(number, number + 1)
             if wheel + 1 < len(self._loaded) and self._loaded[wheel + 1] == block:
                 continue
             self._drop(wheel + 1)
-            self._keep_partners(relation, number, edges[relation])
-            if len(self._recalled.inputs[relation]):
+            batch = self._recalled.read(relation, number, edges[relation])
+            if batch.num_rows:
+                self._recalled.keep(relation, batch)
                 self._loaded.append(block)
             else:
                 self.box.finished(wheel)
             return True
         return False
 
-    def _keep_partners(self, relation: int, number: int, edge: Edge) -> None:
-        tuples = self._recalled.read(relation, number)
-        self._recalled.keep(relation, *self._recalled.with_partners(relation, edge, *tuples))
+    def _edges(self, step: Step) -> dict[int, Edge]:
+        """Of every inner relation, the edge to one before it."""
+        return dict(self._graph.path(step.outer, self.box.joined))
 
     def _drop(self, first: int) -> None:
         """Forget the blocks of all relations but the first so many of those that are kept."""

@@ -17,7 +17,7 @@ from adjoin.streamjoin.manyway.spec import ManyInputs
 from adjoin.streamjoin.reading import BlockReader
 from adjoin.streamjoin.sizes import Reading
 
-_ENTRY_BYTES = 66
+_ENTRY_BYTES, _MERGE_BYTES = 33, 33
 _BLOCKS_IN_FLIGHT = 3
 """A block that is read: as it is, in order, and with its keys."""
 
@@ -47,7 +47,7 @@ class ManyInputJoin(SpillingJoin):
         self._order = ProbeOrder(spec.graph)
         self._cleaning: ManyCleanup | None = None
         attributes = max(map(len, spec.attributes))
-        self.reading = Reading(1, len(spec), MORE_BYTES + attributes * _ENTRY_BYTES)
+        self.reading = Reading(1, len(spec), MORE_BYTES + attributes * _ENTRY_BYTES + _MERGE_BYTES)
         super().__init__(spec.graph.names, spec.schemas, spec.schema, spec.are_points, memory, **options)
         self._matching = Matching(spec, self._inputs, self._order, self._limit)
 
@@ -119,6 +119,7 @@ class ManyInputJoin(SpillingJoin):
             yield batch
 
     def _make_cleanup(self) -> ManyCleanup:
+        portion_bytes = self._sizes.work_bytes // 4
         memory_bytes = self._budget.free_bytes - _BLOCKS_IN_FLIGHT * self._sizes.slot_bytes
         recalled = self._recalled(self._sizes.slots)
-        return ManyCleanup(self._spec.graph, self._reader, recalled, self._box, memory_bytes)
+        return ManyCleanup(self._spec.graph, self._reader, recalled, self._box, memory_bytes, portion_bytes)

@@ -6,14 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.parts.copying import take_rows
+from adjoin.parts.copying import no_rows, take_rows
+from adjoin.streamjoin.blocks import Block
+from adjoin.streamjoin.index import OrderedIndex
 from adjoin.streamjoin.manyway.graph import Edge
 from adjoin.streamjoin.manyway.matching import Match, Matching
 from adjoin.streamjoin.manyway.probeorder import ProbeOrder
 from adjoin.streamjoin.manyway.results import ManyResults
 from adjoin.streamjoin.manyway.spec import ManyInputs
 from adjoin.streamjoin.reading import BlockReader
-from adjoin.streamjoin.tuples import ARRIVED, Keys, Tuples
+from adjoin.streamjoin.tuples import ARRIVED, Tuples
 
 LEFT_AT, BLOCK = "_adjoin_left", "_adjoin_block"
 MORE_BYTES = 16
@@ -59,35 +61,50 @@ class Recalled:
         """Memory that tuples take."""
         return sum(tuples.held_bytes for tuples in self.inputs)
 
-    def read(self, relation: int, number: int) -> tuple[pa.RecordBatch, Keys]:
-        """The tuples of a block, with their keys."""
+    def read(self, relation: int, number: int, edge: Edge | None = None) -> pa.RecordBatch:
+        """The tuples of a block; with an edge, those that may match one that is here at its other end."""
+        if edge is not None and not self._may_reach(relation, number, edge):
+            return no_rows(self.inputs[relation].schema)
         block, rows = self._reader.read(relation, number)
-        columns = [pa.array(block.left), pa.array(np.full(len(block), number)), *rows.columns]
-        batch = pa.RecordBatch.from_arrays(columns, schema=self.inputs[relation].schema)
-        return self._spec.keyed(relation, batch)
+        left = block.left
+        if edge is not None:
+            chosen = np.flatnonzero(
+                self._partners(relation, edge).may_match(*self._keys(relation, edge, block, rows))
+            )
+            rows, left = take_rows(rows, chosen), left[chosen]
+        columns = [pa.array(left), pa.array(np.full(len(left), number)), *rows.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self.inputs[relation].schema)
 
-    def keep(self, relation: int, batch: pa.RecordBatch, keys: Keys) -> None:
-        """Keep tuples by key."""
-        self.inputs[relation].add(batch, keys)
-
-    def with_partners(
-        self, relation: int, edge: Edge, batch: pa.RecordBatch, keys: Keys
-    ) -> tuple[pa.RecordBatch, Keys]:
-        """Those of these tuples that may match one that is here of the relation at the other end."""
+    def _partners(self, relation: int, edge: Edge) -> OrderedIndex:
+        """The tuples that are here at the other end of an edge."""
         other = edge.other(relation)
-        index = self.inputs[other].indexes[self._spec.attribute_of(other, edge)]
-        low, high = keys[self._spec.attribute_of(relation, edge)]
-        rows = np.flatnonzero(index.may_match(low, high))
-        if len(rows) == batch.num_rows:
-            return batch, keys
-        return take_rows(batch, rows), [(low[rows], high[rows]) for low, high in keys]
+        return self.inputs[other].indexes[self._spec.attribute_of(other, edge)]
 
-    def joined(self, relation: int, batch: pa.RecordBatch, keys: Keys) -> Iterator[tuple[Match, Array]]:
+    def _may_reach(self, relation: int, number: int, edge: Edge) -> bool:
+        """Whether the keys of a block are not all too far off; known of the first attribute alone."""
+        if self._spec.attribute_of(relation, edge):
+            return True
+        first, last = self._reader.blocks[relation].reach_of(number)
+        least, greatest = self._partners(relation, edge).span
+        return least <= last and first <= greatest
+
+    def _keys(self, relation: int, edge: Edge, block: Block, rows: pa.RecordBatch) -> tuple[Array, Array]:
+        attribute = self._spec.attribute_of(relation, edge)
+        if attribute == 0:
+            return block.low, block.high
+        low, high, _ = self._spec.keys(relation, attribute, rows)
+        return low, high
+
+    def keep(self, relation: int, batch: pa.RecordBatch) -> None:
+        """Keep tuples by key."""
+        self.inputs[relation].add(*self._spec.keyed(relation, batch))
+
+    def joined(self, relation: int, batch: pa.RecordBatch) -> Iterator[tuple[Match, Array]]:
         """Tuples with those of all other relations that are here; and which have not met in memory.
 
         All tuples of a match were in memory together if none left before the last one arrived.
         """
-        for match in self._matching.of(relation, batch, keys):
+        for match in self._matching.of(relation, *self._spec.keyed(relation, batch)):
             arrived = np.maximum.reduce(list(match.numbers(ARRIVED)))
             left = np.minimum.reduce(list(match.numbers(LEFT_AT)))
             yield match, arrived > left

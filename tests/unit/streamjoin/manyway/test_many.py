@@ -78,7 +78,7 @@ def test_results_come_in_all_phases(name, parents):
             for relation in range(tree.size):
                 found += list(join.push(tree.names[relation], tree.draw(relation, 150)))
                 join.check_invariants()
-            found += list(join.idle(2.0))
+            found += list(join.idle(8.0))
             join.check_invariants()
         found += list(join.finish())
         metrics = join.metrics()
