@@ -252,6 +252,7 @@ class SpillingJoin(StreamJoin):
         yield from self._arriving()
         if seconds >= self._wait_seconds:
             self._clock.sleep(self._wait_seconds)
+            yield from self._arriving()
             while self._reactive.has_more() and self._clock.now() < end:
                 yield from self._react(end)
                 yield from self._arriving()

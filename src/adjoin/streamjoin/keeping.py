@@ -82,9 +82,10 @@ class Keeping:
         side, stored, keys = self._placing
         sizes = row_bytes(stored)
         if len(sizes) and int(sizes.max()) > self._room_bytes(side):
+            blocks = 4 * LEAST_SLOTS * len(self._inputs)
             raise BudgetError(
                 f"a row of {int(sizes.max()):,} bytes does not fit a block of {self._sizes.slot_bytes:,}; "
-                f"give block_bytes={2 * int(sizes.max())} or more, and memory for {LEAST_SLOTS + 20} of them"
+                f"give block_bytes={2 * int(sizes.max())} or more, and memory for {blocks} of them"
             )
         begin = 0
         while begin < len(sizes):

@@ -8,10 +8,12 @@ import pyarrow as pa
 from adjoin.errors import BudgetError, OptionError
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.rowslots import RowSlots
+from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.diskjoin import OUTER_BYTES
 from adjoin.streamjoin.tuples import stored_schema
 
-LEAST_SLOTS = 8
+LEAST_SLOTS = 4
+"""Of each input, for its tuples."""
 _PAGE_BYTES = 4096
 _BLOCKS = 96
 """A block is so small a part of the memory, unless the caller chose."""
@@ -97,7 +99,8 @@ class Sizes:
         work_bytes = max(_LEAST_WORK_BYTES, int(total_bytes * _WORK_SHARE), 4 * slot_bytes)
         block_rows = slot_bytes // min(map(_least_row_bytes, plain))
         reading_bytes = reading.bytes(max_outer, slot_bytes, block_rows)
-        least_bytes = slots * notes + work_bytes + reading_bytes + LEAST_SLOTS * slot_bytes
+        input_bytes = LEAST_SLOTS * slot_bytes + 2 * Blocks.growth_bytes
+        least_bytes = slots * notes + work_bytes + reading_bytes + len(plain) * input_bytes
         if total_bytes < least_bytes:
             raise BudgetError(
                 f"memory={total_bytes} is too small for blocks of {slot_bytes} bytes and "

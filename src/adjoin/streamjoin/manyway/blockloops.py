@@ -58,7 +58,7 @@ class BlockLoops(Reactive):
     def _keeps_outer(self, step: Step) -> bool:
         """Keep one more outer block; False if all are there."""
         wanted = range(step.outer_begin, step.outer_end)
-        if not self._loaded or self._loaded[0][0] != step.outer or self._loaded[0][1][0] != wanted[0]:
+        if not self._loaded or (self._loaded[0][0], self._loaded[0][1].start) != (step.outer, wanted.start):
             self._drop(0)
             self._loaded = [(step.outer, wanted[:0])]
         there = len(self._loaded[0][1])

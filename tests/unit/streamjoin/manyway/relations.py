@@ -107,7 +107,7 @@ class Tree:
     def join(self, name: str, **options: Any) -> ManyInputJoin:
         """Blocks of a page, little memory, on a simulated clock and disk."""
         sizes = {
-            "memory": (300 + 150 * self.size) << 10,
+            "memory": (200 + 80 * self.size) << 10,
             "block_bytes": 4096,
             "clock": SimulatedClock(),
             "disk": Cost(8e-3, 4e-5),

@@ -1,12 +1,23 @@
 """Joins of many streams: every result exactly once, whatever arrives when, in memory never exceeded."""
 
+import datetime
+import decimal
+import errno
+import itertools
+import os
 from typing import Any
 
+import duckdb
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adjoin import BudgetError, CorruptionError, StorageError
 from tests.unit.streamjoin.manyway.relations import JOINS, Tree
+
+CHAIN, STAR, SNOWFLAKE = [0, 1, 2], [0, 0, 0], [0, 0, 1, 1, 2]
 
 
 @st.composite
@@ -37,6 +48,10 @@ def arrivals(most_rows):
 @given(tree=trees(), items=arrivals(120))
 @settings(max_examples=25)
 def test_every_result_comes_exactly_once(name, is_restored, tree, items):
+    check_every_result(name, is_restored, tree, items)
+
+
+def check_every_result(name, is_restored, tree, items):
     """Also where the operator is written down after every batch, and another one goes on."""
     found: list[Any] = []
     join = tree.join(name)
@@ -65,13 +80,10 @@ def test_every_result_comes_exactly_once(name, is_restored, tree, items):
     assert results == metrics["rows_out"] == sum(batch.num_rows for batch in found)
 
 
-CHAIN, STAR, SNOWFLAKE = [0, 1, 2], [0, 0, 0], [0, 0, 1, 1, 2]
-
-
 @pytest.mark.parametrize("name", JOINS)
 @pytest.mark.parametrize("parents", [[0], CHAIN, STAR, SNOWFLAKE], ids=["two", "chain", "star", "snowflake"])
 def test_results_come_in_all_phases(name, parents):
-    """But for six relations in a reactive phase: blocks of all of them that have a result are rare."""
+    """But for six relations: what is in memory of all of them at a time has a result too rarely."""
     tree = Tree(parents, ["equality"] * len(parents), 1_500, 1)
     found: list[Any] = []
     with tree.join(name) as join:
@@ -84,8 +96,171 @@ def test_results_come_in_all_phases(name, parents):
         found += list(join.finish())
         metrics = join.metrics()
     assert tree.found(found) == tree.expected()
-    assert metrics["results_online"] > 0
     if parents != SNOWFLAKE:
+        assert metrics["results_online"] > 0
         assert (metrics["results_reactive"] > 0) == (name == "miner")
     assert metrics["results_cleanup"] > 0
     assert metrics["blocks_flushed"] > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize("name", JOINS)
+@given(tree=trees(), items=arrivals(200))
+@settings(max_examples=250)
+def test_every_result_comes_exactly_once_in_many_more_cases(name, is_restored, tree, items):
+    check_every_result(name, is_restored, tree, items)
+
+
+@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize("parents", [[0], CHAIN, STAR, SNOWFLAKE], ids=["two", "chain", "star", "snowflake"])
+def test_the_least_memory_is_enough(name, parents):
+    tree = Tree(parents, ["equality"] * len(parents), 400, 1)
+    found: list[Any] = []
+    with tree.join(name, memory=least_memory(tree, name)) as join:
+        for _ in range(6):
+            for relation in range(tree.size):
+                found += list(join.push(tree.names[relation], tree.draw(relation, 100)))
+            found += list(join.idle(0.5))
+            join.check_invariants()
+        found += list(join.finish())
+        assert join.metrics()["peak_bytes"] <= join.metrics()["memory_bytes"]
+        assert join.metrics()["blocks_flushed"] > 0
+    assert tree.found(found) == tree.expected()
+
+
+def least_memory(tree, name):
+    for memory in range(100_000, 2_000_000, 5_000):
+        try:
+            tree.join(name, memory=memory).close()
+        except BudgetError:
+            continue
+        return memory
+    raise AssertionError("no memory is enough")
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_one_key_everywhere(name):
+    tree = Tree([0, 1], ["equality"] * 2, 1, 1)
+    found: list[Any] = []
+    with tree.join(name) as join:
+        for _ in range(4):
+            for relation in range(3):
+                found += list(join.push(tree.names[relation], tree.draw(relation, 40)))
+            found += list(join.idle(1.0))
+        found += list(join.finish())
+        assert join.metrics()["peak_bytes"] <= join.metrics()["memory_bytes"]
+    assert tree.found(found) == tree.expected()
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_a_relation_without_rows(name):
+    tree = Tree(CHAIN, ["equality"] * 3, 20, 1)
+    with tree.join(name) as join:
+        for relation in (0, 1, 3):
+            assert list(join.push(tree.names[relation], tree.draw(relation, 2_000))) == []
+        assert join.metrics()["blocks_flushed"] > 0
+        assert list(join.finish()) == []
+
+
+@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize(
+    ("call", "number", "complaint"),
+    [("pwrite", errno.ENOSPC, "make room"), ("preadv", errno.EIO, "cannot read")],
+)
+def test_what_the_disk_refuses_is_said_and_nothing_is_lost(name, call, number, complaint, monkeypatch):
+    tree = Tree(CHAIN, ["equality"] * 3, 700, 1)
+    calls, real = itertools.count(), getattr(os, call)
+
+    def refused_now_and_then(*arguments: Any) -> int:
+        now = next(calls)
+        if now < 600 and now % 9 == 8:
+            raise OSError(number, os.strerror(number))
+        return int(real(*arguments))
+
+    monkeypatch.setattr(f"adjoin.parts.spill.os.{call}", refused_now_and_then)
+    found: list[pa.RecordBatch] = []
+    complaints: list[str] = []
+
+    def go_on(work: Any) -> bool:
+        try:
+            found.extend(iter(work))
+        except StorageError as error:
+            complaints.append(str(error))
+            return False
+        return True
+
+    with tree.join(name) as join:
+        for _ in range(10):
+            for relation in range(4):
+                work = join.push(tree.names[relation], tree.draw(relation, 120))
+                while not go_on(work):
+                    join.check_invariants()
+                    work = join.idle(0)
+            while not go_on(join.idle(0.5)):
+                join.check_invariants()
+        while not go_on(join.finish()):
+            continue
+    assert len(complaints) > 3
+    assert all(complaint in said for said in complaints)
+    assert tree.found(found) == tree.expected()
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_a_damaged_block_is_found(name):
+    tree = Tree(CHAIN, ["equality"] * 3, 300, 1)
+    with tree.join(name) as join:
+        for relation in range(4):
+            for batch in join.push(tree.names[relation], tree.draw(relation, 2_000)):
+                del batch
+        os.pwrite(join._files[0]._file.fileno(), b"\x55" * 64, 700)
+        with pytest.raises(CorruptionError, match="damaged"):
+            list(join.finish())
+
+
+KEYS: dict[str, tuple[pa.DataType, Any]] = {
+    "text": (pa.string(), lambda key: None if key % 11 == 5 else f"key {key}"),
+    "binary": (pa.large_binary(), lambda key: str(key).encode()),
+    "date": (pa.date32(), lambda key: datetime.date(2020, 1, 1) + datetime.timedelta(days=int(key))),
+    "decimal": (pa.decimal128(12, 3), lambda key: decimal.Decimal(int(key)) / 8),
+    "float": (pa.float64(), lambda key: float(key) / 3),
+}
+
+
+@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_kind(name, kind):
+    """Two columns make the key of the second condition; nested columns pass by."""
+    type_, made = KEYS[kind]
+    random = np.random.default_rng(1)
+    relations: dict[str, pa.Table] = {}
+    for relation in ("x", "y", "z"):
+        rows = 1_200
+        columns = {
+            column: pa.array([made(key) for key in random.integers(0, 60, rows)], type_) for column in "abc"
+        }
+        columns["n"] = pa.array(np.arange(rows))
+        columns["nested"] = pa.array([[{"at": at, "text": "x" * (at % 30)}] for at in range(rows)])
+        relations[relation] = pa.table(columns)
+    on = ["x.a = y.a", "y.b = z.b", "z.c = y.c"]
+    schemas = {relation: table.schema for relation, table in relations.items()}
+    found = []
+    with JOINS[name](schemas, on, memory="420KB", block_bytes=4096, max_outer=2) as join:
+        for begin in range(0, 1_200, 100):
+            for relation, table in relations.items():
+                (batch,) = table.slice(begin, 100).to_batches()
+                found += list(join.push(relation, batch))
+        found += list(join.finish())
+        assert join.metrics()["blocks_flushed"] > 10
+    combinations = [
+        row for batch in found for row in zip(*(batch[f"{r}_n"].to_pylist() for r in "xyz"), strict=True)
+    ]
+    with duckdb.connect() as connection:
+        for relation, table in relations.items():
+            connection.register(relation, table)
+        query = f"SELECT x.n, y.n, z.n FROM x, y, z WHERE {' AND '.join(on)}"
+        assert sorted(combinations) == sorted(connection.sql(query).fetchall())
+    for batch in found:
+        for relation in "xyz":
+            nested = [item[0]["at"] for item in batch[f"{relation}_nested"].to_pylist()]
+            assert nested == batch[f"{relation}_n"].to_pylist()

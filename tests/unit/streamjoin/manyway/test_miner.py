@@ -1,0 +1,200 @@
+"""MINER: what the paper says of it, and its mistakes mended."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from adjoin import DINER, MINER, Pause
+from adjoin.master.device import Cost
+from adjoin.parts.clock import SimulatedClock
+from adjoin.streamjoin.manyway.graph import JoinGraph
+from adjoin.streamjoin.manyway.probeorder import ProbeOrder
+from adjoin.streamjoin.regions import ThreeRegions
+from tests.unit.streamjoin.manyway.relations import Tree
+
+CHAIN = [0, 1, 2]
+
+
+def chain(keys=300, kinds="equality"):
+    return Tree(CHAIN, [kinds] * 3, keys, 1)
+
+
+def test_the_most_selective_condition_is_asked_first():
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    graph = JoinGraph(
+        dict.fromkeys(("r1", "r2", "r3", "r4"), schema), ["r1.a = r2.a", "r2.b = r3.b", "r3.a = r4.a"]
+    )
+    order = ProbeOrder(graph)
+    for edge, matches in zip(graph.edges, (20, 10, 30), strict=True):
+        order.note(edge, 100, 100, matches)
+    asked = [1]
+    while len(asked) < 4:  # as in the paper: a row of r2 asks r3, then r1, then r4
+        edge, bound = order.next(asked)
+        assert bound in asked
+        asked.append(edge.other(bound))
+    assert asked == [1, 2, 0, 3]
+
+
+def test_what_is_known_of_selectivities_fades_slowly():
+    """D-E12: zeroed at every flush, they would say nothing for a while."""
+    tree = chain()
+    with tree.join("miner") as join:
+        for _ in range(12):
+            for relation in range(4):
+                for batch in join.push(tree.names[relation], tree.draw(relation, 150)):
+                    del batch
+        assert join.metrics()["blocks_flushed"] > 20
+        assert all(0.3 / 300 < each < 3 / 300 for each in join.metrics()["selectivities"])
+
+
+def test_a_row_stops_at_the_first_relation_that_has_nothing_for_it():
+    tree = chain()
+    with tree.join("miner") as join:
+        for relation in (1, 2):
+            for batch in join.push(tree.names[relation], tree.draw(relation, 100)):
+                del batch
+        before = join._order.to_json()
+        # Rows of r0 ask r1, and those with a match r2; there is nothing of r3.
+        for batch in join.push("r0", tree.draw(0, 100)):
+            del batch
+        pairs = [after[0] - known[0] for after, known in zip(join._order.to_json(), before, strict=True)]
+    assert pairs[0] > pairs[1] > 0
+
+
+def test_regions_count_final_results_alone():
+    """Footnote 2 of the paper: partial results say nothing about what a tuple brings."""
+    tree = chain(keys=20)
+    with tree.join("miner") as join:
+        policy = join._policy
+        assert isinstance(policy, ThreeRegions)
+        for relation in (0, 1, 2):
+            assert list(join.push(tree.names[relation], tree.draw(relation, 60))) == []
+        assert all(count == 0 for of_input in policy.regions for each in of_input for count in each.joins)
+        found = sum(batch.num_rows for batch in join.push("r3", tree.draw(3, 60)))
+        credited = [int(each.joins.sum()) for of_input in policy.regions for each in of_input]
+    assert found > 0
+    assert credited == [found] * 6
+
+
+def test_the_largest_relation_loses_tuples_and_all_its_indexes_agree():
+    tree = chain(keys=2_000)
+    with tree.join("miner") as join:
+        for batch in join.push("r1", tree.draw(1, 4_000)):
+            del batch
+        join.check_invariants()  # every index of a relation has the same places
+        on_disk = [blocks.rows for blocks in join._blocks]
+        assert on_disk[1] > 1_000
+        assert on_disk[0] == on_disk[2] == on_disk[3] == 0
+
+
+def test_the_last_input_that_goes_on_loses_its_tuples_first():
+    """D-E14, for many inputs."""
+    tree = chain(keys=5_000)
+    with tree.join("miner") as join:
+        for relation in (0, 1, 2):
+            for batch in join.push(tree.names[relation], tree.draw(relation, 100)):
+                del batch
+            join.end(tree.names[relation])
+        found = [batch for _ in range(20) for batch in join.push("r3", tree.draw(3, 300))]
+        assert join._blocks[3].rows > 0
+        assert [blocks.rows for blocks in join._blocks[:3]] == [0, 0, 0]
+        found += list(join.finish())
+    assert tree.found(found) == tree.expected()
+
+
+def same_room_for_tuples(tree, memory, sizes):
+    """What MINER must have, as it sets aside more."""
+
+    def set_aside(join):
+        with join:
+            return join._sizes.reading_bytes + join._sizes.notes_bytes
+
+    left, right = tree.schema(0), tree.schema(1)
+    room = memory - set_aside(DINER(left, right, {"k1": "k0"}, memory, **sizes))
+    more = 2 * memory
+    for _ in range(9):
+        more = room + set_aside(MINER(tree.schemas, tree.on, more, **sizes))
+    return more
+
+
+@pytest.mark.parametrize("kind", ["equality", "band"])
+def test_two_inputs_behave_as_with_diner(kind):
+    tree = Tree([0], [kind], 600, 3)
+    sizes: dict[str, Any] = {"block_bytes": 4096, "max_outer": 3, "disk": Cost(8e-3, 4e-5)}
+    left, right = tree.schema(0), tree.schema(1)
+    memory = same_room_for_tuples(tree, 250_000, sizes)
+    batches = [(side, tree.draw(side, 200)) for _ in range(15) for side in (0, 1)]
+    within = {} if kind == "equality" else {"within": 2}
+    results = []
+    for join, names in (
+        (
+            DINER(left, right, {"k1": "k0"}, 250_000, clock=SimulatedClock(), **within, **sizes),
+            ("left", "right"),
+        ),
+        (MINER(tree.schemas, tree.on, memory, clock=SimulatedClock(), **sizes), ("r0", "r1")),
+    ):
+        with join:
+            items: list[Any] = []
+            for side, batch in batches:
+                items += [(names[side], batch), Pause(0.03 * side)]
+            total = sum(batch.num_rows for batch in join.run(items))
+            metrics = join.metrics()
+        results.append((total, metrics["results_online"], metrics["results_reactive"]))
+    assert results[0][0] == results[1][0] == len(tree.expected())
+    assert results[1][1] == pytest.approx(results[0][1], rel=0.1)
+    assert min(results[0][2], results[1][2]) > 0
+
+
+@pytest.mark.parametrize("most_new", [0, 50])
+def test_a_reactive_phase_hands_over_after_one_block(most_new):
+    tree = chain(keys=400)
+    with tree.join("miner", max_new=most_new) as join:
+        for _ in range(14):
+            for relation in range(4):
+                for batch in join.push(tree.names[relation], tree.draw(relation, 120)):
+                    del batch
+        rows, real_sleep = tree.draw(0, 2_000), join._clock.sleep
+
+        def sleep(seconds):  # while a block is read, ten rows arrive
+            nonlocal rows
+            real_sleep(seconds)
+            if seconds > 1e-3 and rows.num_rows:
+                join.offer("r0", rows.slice(0, 10))
+                rows = rows.slice(10)
+
+        assert join.offer("r0", rows.slice(0, 0))  # from now on there is room for rows that come meanwhile
+        assert list(join.idle(0)) == []
+        join._clock.sleep = sleep
+        for batch in join.idle(1.0):
+            del batch
+        assert join.metrics()["reactive_phases"] > 3
+        assert join.metrics()["input_buffer_rows_at_handover_max"] <= most_new + 10
+
+
+def test_a_snapshot_says_what_it_needs():
+    tree = chain()
+    with tree.join("miner") as join:
+        for relation in range(4):
+            for batch in join.push(tree.names[relation], tree.draw(relation, 700)):
+                del batch
+        names = [name for name, _ in join.snapshot()]
+    assert {name.split("/")[0] for name in names} == {"r0", "r1", "r2", "r3", "state"}
+    assert any("block" in name for name in names)
+
+
+def test_index_bytes_are_told():
+    tree = chain()
+    with tree.join("miner") as join:
+        for batch in join.push("r1", tree.draw(1, 100)):
+            del batch
+        rows = join.metrics()["rows_in_memory"]
+        assert join.metrics()["index_bytes"] == rows * 2 * 17
+        assert rows == 100 - np.count_nonzero(
+            [
+                any(batch[name][row].as_py() is None for name in ("k0", "k2"))
+                for batch in tree.batches[1]
+                for row in range(100)
+            ]
+        )
