@@ -8,13 +8,15 @@ from pathlib import Path
 
 from benchmarks.harness.results import Result, Table, describe_run
 from benchmarks.harness.running import DOCS, alone
-from benchmarks.streamjoin import report
-from benchmarks.streamjoin.contenders import CONTENDERS
+from benchmarks.streamjoin import chains, report
+from benchmarks.streamjoin.chains import Chain
+from benchmarks.streamjoin.contenders import CHAIN_CONTENDERS, CONTENDERS
 from benchmarks.streamjoin.inputs import KINDS, Inputs
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _MEMORY_SHARE = 0.05
-_MORE_MEMORY = (1, 2, 4, 8, 16)
+_ALL = {**KINDS, **chains.KINDS}
+_MORE_MEMORY = (1, 2, 4, 8, 16, 32, 64)
 """DuckDB is given more where it cannot do with as much as DINER."""
 TABLE = Table(
     columns=(
@@ -42,7 +44,7 @@ TABLE = Table(
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streamjoin", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="little data; the docs are not written")
-    parser.add_argument("--only", choices=KINDS, action="append", help="these keys alone")
+    parser.add_argument("--only", choices=_ALL, action="append", help="these keys alone")
     parser.add_argument("--data", type=Path, default=_REPOSITORY / "build" / "bench", help="for the inputs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repetitions", type=int, default=3)
@@ -53,11 +55,10 @@ def main() -> None:
     """Run all contenders and write the results."""
     arguments = _arguments()
     folder = arguments.data.resolve()
-    rows = 100_000 if arguments.quick else 5_000_000
     with alone(folder):
-        kinds, origin, found = arguments.only or list(KINDS), describe_run(), []
+        kinds, origin, found = arguments.only or list(_ALL), describe_run(), []
         for kind in kinds:
-            inputs = Inputs(kind, rows, arguments.seed, folder)
+            inputs = _inputs(kind, folder, arguments)
             for repetition in range(1, 1 + (1 if arguments.quick else arguments.repetitions)):
                 more = {**origin, "seed": arguments.seed, "repetition": repetition}
                 found += [{**more, **result} for result in _measure(inputs)]
@@ -67,14 +68,21 @@ def main() -> None:
     print(f"results: {target / 'streamjoin.md'}", file=sys.stderr)
 
 
-def _measure(inputs: Inputs) -> list[Result]:
-    results = [_run(inputs, name) for name in CONTENDERS]
+def _inputs(kind: str, folder: Path, arguments: argparse.Namespace) -> Inputs | Chain:
+    if kind in KINDS:
+        return Inputs(kind, 100_000 if arguments.quick else 5_000_000, arguments.seed, folder)
+    return Chain(kind, 100_000 if arguments.quick else 1_000_000, arguments.seed, folder)
+
+
+def _measure(inputs: Inputs | Chain) -> list[Result]:
+    contenders = CONTENDERS if isinstance(inputs, Inputs) else CHAIN_CONTENDERS
+    results = [_run(inputs, name) for name in contenders]
     if len({(result["rows"], result["checksum"]) for result in results}) > 1:
         raise SystemExit(f"the contenders do not agree about {inputs.kind}: {results}")
     return results
 
 
-def _run(inputs: Inputs, name: str) -> Result:
+def _run(inputs: Inputs | Chain, name: str) -> Result:
     for times in _MORE_MEMORY:
         memory_bytes = int(_MEMORY_SHARE * inputs.bytes * times)
         command = [sys.executable, "-m", "benchmarks.streamjoin.contenders", name]

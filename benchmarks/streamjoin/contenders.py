@@ -1,5 +1,6 @@
 """Who joins the two inputs; each runs in a process of its own and prints what it measured."""
 
+import itertools
 import json
 import resource
 import sys
@@ -14,16 +15,22 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from adjoin import DINER, SymmetricHashJoin
+from adjoin import DINER, MINER, SymmetricHashJoin
+from adjoin.kernels.types import Array
 from adjoin.streamjoin.frame import SpillingJoin
+from benchmarks.streamjoin.cascade import Cascade
+from benchmarks.streamjoin.chains import NAMES, ON, in_turn
 from benchmarks.streamjoin.inputs import alternating, open_table
 
 SETTINGS = {
     "DINER": "memory 5 % of the input; batches of both inputs in turn, as fast as they are taken",
     "SymmetricHashJoin": "the same arrivals, memory without limit",
     "DuckDB": "the batch join of the finished inputs, one thread, the same memory, spilling to disk",
+    "MINER": "memory 5 % of the input; batches of all inputs in turn, as fast as they are taken",
+    "DINER cascade": "the same arrivals, three joins one behind the other with a third of the memory each",
 }
 _LARGE_BYTES = 16 << 30
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 _WARM_ROWS = 2_000
 
 
@@ -38,9 +45,22 @@ class Seen:
         """Look at all rows."""
         for batch in batches:
             self.rows += batch.num_rows
-            left, right = batch.column("row").to_numpy(), batch.column("row_right").to_numpy()
-            mixed = (left.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ right.view(np.uint64)
-            self.checksum = (self.checksum + int(mixed.sum(dtype=np.uint64))) % (1 << 64)
+            self.checksum = (self.checksum + int(self._mixed(batch).sum(dtype=np.uint64))) % (1 << 64)
+
+    def _mixed(self, batch: pa.RecordBatch) -> Array:
+        left, right = batch.column("row").to_numpy(), batch.column("row_right").to_numpy()
+        return (left.view(np.uint64) * _ODD) ^ right.view(np.uint64)
+
+
+class SeenMany(Seen):
+    """The same of four relations, whatever the columns are called."""
+
+    def _mixed(self, batch: pa.RecordBatch) -> Array:
+        mixed: Array = np.zeros(batch.num_rows, np.uint64)
+        for number in range(1, 5):
+            (name,) = (name for name in batch.schema.names if name.endswith(f"row{number}"))
+            mixed = (mixed * _ODD) ^ batch.column(name).to_numpy().view(np.uint64)
+        return mixed
 
 
 def _stream_join(join: SpillingJoin, paths: tuple[Path, Path]) -> dict[str, Any]:
@@ -85,31 +105,94 @@ def _made(make: Callable[..., SpillingJoin], paths: tuple[Path, Path], memory_by
 
 
 def _duckdb(paths: tuple[Path, Path], memory_bytes: int) -> dict[str, Any]:
-    seen = Seen()
+    query = (
+        "SELECT l.key, l.row, l.payload, r.row AS row_right, r.payload AS payload_right "
+        "FROM l JOIN r ON l.key = r.key"
+    )
+    return _query(dict(zip(("l", "r"), paths, strict=True)), query, memory_bytes, Seen())
+
+
+def _query(paths: dict[str, Path], query: str, memory_bytes: int, seen: Seen) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         connection.execute(f"SET memory_limit='{memory_bytes}B'")
         connection.execute("SET threads=1")
         connection.execute(f"SET temp_directory='{folder}'")
         connection.execute("SET preserve_insertion_order=false")
-        for name, path in zip(("l", "r"), paths, strict=True):
+        for name, path in paths.items():
             connection.register(name, open_table(path))
         began = time.perf_counter()
-        query = (
-            "SELECT l.key, l.row, l.payload, r.row AS row_right, r.payload AS payload_right "
-            "FROM l JOIN r ON l.key = r.key"
-        )
         seen.take(connection.sql(query).to_arrow_reader(100_000))
         seconds = time.perf_counter() - began
     return {"seconds": seconds, "rows": seen.rows, "checksum": seen.checksum, "metrics": {}}
 
 
-CONTENDERS = {"DINER": _diner, "SymmetricHashJoin": _symmetric, "DuckDB": _duckdb}
+def _miner(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
+    return _many_join(
+        lambda schemas, memory, **options: MINER(schemas, ON, memory, **options), paths, memory_bytes
+    )
+
+
+def _cascade(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
+    return _many_join(Cascade, paths, memory_bytes)
+
+
+def _many_join(make: Callable[..., Any], paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
+    schemas = {name: open_table(path).schema for name, path in zip(NAMES, paths, strict=True)}
+    _warm_up(make(schemas, 12 << 20, block_bytes=4096), paths)
+    join, seen, progress = make(schemas, memory_bytes), SeenMany(), []
+    began = time.perf_counter()
+    for name, batch in in_turn(paths):
+        seen.take(join.push(name, batch))
+        progress.append(seen.rows)
+    arrived, early_rows = time.perf_counter(), seen.rows
+    seen.take(join.finish())
+    seconds, metrics = time.perf_counter() - began, join.metrics()
+    join.close()
+    at = [round(len(progress) * tenth / 10) - 1 for tenth in range(1, 11)]
+    return {
+        "seconds": seconds,
+        "arriving_seconds": arrived - began,
+        "early_rows": early_rows,
+        "rows": seen.rows,
+        "checksum": seen.checksum,
+        "metrics": {**metrics, "progress": [progress[number] for number in at]},
+    }
+
+
+def _warm_up(join: Any, paths: tuple[Path, ...]) -> None:
+    """Join some rows, so that everything is compiled."""
+    for name, batch in itertools.islice(in_turn(paths), 16):
+        for _ in join.push(name, batch):
+            pass
+    for _ in join.finish():
+        pass
+    join.close()
+
+
+def _duckdb_chain(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
+    shown = [f"row{number} AS r{number}_row{number}" for number in range(1, 5)]
+    shown += [f"payload{number}" for number in range(1, 5)]
+    query = f"SELECT {', '.join(shown)} FROM {', '.join(NAMES)} WHERE {' AND '.join(ON)}"
+    return _query(dict(zip(NAMES, paths, strict=True)), query, memory_bytes, SeenMany())
+
+
+CONTENDERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "DINER": _diner,
+    "SymmetricHashJoin": _symmetric,
+    "DuckDB": _duckdb,
+}
+CHAIN_CONTENDERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "MINER": _miner,
+    "DINER cascade": _cascade,
+    "DuckDB": _duckdb_chain,
+}
 
 
 def main() -> None:
     """Run one contender, as told on the command line."""
-    name, left, right, memory_bytes = sys.argv[1:]
-    outcome = CONTENDERS[name]((Path(left), Path(right)), int(memory_bytes))
+    name, *paths, memory_bytes = sys.argv[1:]
+    known = CONTENDERS if len(paths) == 2 else CHAIN_CONTENDERS
+    outcome = known[name](tuple(map(Path, paths)), int(memory_bytes))
     outcome["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     print(json.dumps(outcome, default=int))
 

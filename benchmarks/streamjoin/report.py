@@ -1,20 +1,22 @@
 """The page in the docs, drawn from the CSV."""
 
+import json
 import statistics
 from pathlib import Path
 
 from benchmarks.harness import page
 from benchmarks.harness.results import Row, read
+from benchmarks.streamjoin import chains
 from benchmarks.streamjoin.contenders import SETTINGS
 from benchmarks.streamjoin.inputs import KINDS, ROW_BYTES
 
-_INTRODUCTION = f"""# Two streams joined
+_INTRODUCTION = f"""# Streams joined
 
 Written by `make bench-streamjoin` from [streamjoin.csv](streamjoin.csv); do not edit.
 
-Two inputs with rows of {ROW_BYTES} bytes: key, number, payload; all columns come out as Arrow. Each contender
-runs alone in a process of its own, on one core. All of them give the same rows: their number and a sum over
-them are compared. The median of the repetitions counts.
+Two inputs, or four that make a chain, with rows of {ROW_BYTES} bytes: keys, number, payload; all columns come
+out as Arrow. Each contender runs alone in a process of its own, on one core. All of them give the same rows:
+their number and a sum over them are compared. The median of the repetitions counts.
 """
 _GOAL_TIMES, _GOAL_RATE = 3.0, 1e6
 
@@ -42,7 +44,7 @@ def _origin(rows: list[Row]) -> str:
 
 
 def _kinds() -> str:
-    return "\n".join(f"- *{name}*: {text}" for name, text in KINDS.items()) + "\n"
+    return "\n".join(f"- *{name}*: {text}" for name, text in {**KINDS, **chains.KINDS}.items()) + "\n"
 
 
 def _of(rows: list[Row], kind: str, contender: str) -> list[Row]:
@@ -54,8 +56,11 @@ def _median(rows: list[Row], column: str) -> float:
 
 
 def _verdicts(rows: list[Row]) -> str:
-    lines = ["| keys | what | DINER | goal | verdict |", "|---|---|---|---|---|"]
+    lines = ["| keys | what | DINER, MINER | goal | verdict |", "|---|---|---|---|---|"]
     for kind in dict.fromkeys(row["kind"] for row in rows):
+        if kind in chains.KINDS:
+            lines += _chain_verdicts(rows, kind)
+            continue
         diner, duck, symmetric = (_of(rows, kind, name) for name in ("DINER", "DuckDB", "SymmetricHashJoin"))
         times = _median(diner, "seconds") / _median(duck, "seconds")
         rate = 2 * int(diner[0]["input_rows"]) / _median(diner, "arriving_seconds")
@@ -69,6 +74,29 @@ def _verdicts(rows: list[Row]) -> str:
             f"| {kind} | {what} | {here} | {goal} | {_word(done)} |" for what, here, goal, done in facts
         ]
     return "\n".join(lines) + "\n"
+
+
+def _chain_verdicts(rows: list[Row], kind: str) -> list[str]:
+    miner, cascade = (_of(rows, kind, name) for name in ("MINER", "DINER cascade"))
+    ratios = [
+        mine / max(theirs, 1)
+        for mine, theirs in zip(
+            *(json.loads(each[0]["metrics"])["progress"] for each in (miner, cascade)), strict=True
+        )
+    ]
+    times = _median(miner, "seconds") / _median(cascade, "seconds")
+    rate = 4 * int(miner[0]["input_rows"]) / _median(miner, "arriving_seconds")
+    facts = (
+        (
+            "results so far at every tenth of the input, by those of the cascade",
+            f"{min(ratios):.2f} to {max(ratios):.2f}",
+            "above 1",
+            min(ratios) > 1,
+        ),
+        ("time to the complete result, by the cascade's", f"{times:.2f}", "at most 1", times <= 1),
+        ("rows a second while they arrive", f"{rate:,.0f}", "", None),
+    )
+    return [f"| {kind} | {what} | {here} | {goal} | {_word(done)} |" for what, here, goal, done in facts]
 
 
 def _word(is_reached: bool | None) -> str:
