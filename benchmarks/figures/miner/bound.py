@@ -12,7 +12,7 @@ def most_online(memory: float, world: World) -> float:
     """The share of the result of r2 and r3 that can come while they arrive, in percent.
 
     A row with key k that arrives matches the other relation's tuples with k in memory. Both relations send k
-    at the same rate, so it does not matter of which of them a tuple is kept: tuples with the more frequent key
+    at the same rate, so it does not matter of which of them a tuple is kept: those with the more frequent key
     are better. Nothing but the tuples takes memory here.
 
     Args:
@@ -20,7 +20,9 @@ def most_online(memory: float, world: World) -> float:
         world: Where.
     """
     large = CHAINS[2].draw(world)
-    counts = sum(np.bincount(batch["b"].to_numpy(), minlength=world.scaled(10_000)) for batch in large.values())
+    counts = sum(
+        np.bincount(batch["b"].to_numpy(), minlength=world.scaled(10_000)) for batch in large.values()
+    )
     arriving = np.sort(counts / 2)[::-1]
     room = memory * sum(batch.num_rows for batch in large.values())
     results = 0.0

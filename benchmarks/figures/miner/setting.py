@@ -16,6 +16,8 @@ PAPER = Paper(
     setting=Path(__file__).with_name("setting.md").read_text(),
 )
 JOINS: dict[str, Any] = {"MINER": MINER, "MJoin": MJoin}
+BOUND = "bound"
+"""Instead of a join: what none can exceed."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Setting:
     """A join as the paper has it.
 
     Attributes:
-        algorithm: One of `JOINS`.
+        algorithm: One of `JOINS`, or `BOUND`.
         relations: What is joined.
         memory: For tuples and what is known of them, as a share of the input.
         silence: How long nothing arrives behind each tenth of a relation, as a share of its time.
