@@ -2,7 +2,7 @@
 
 from benchmarks.figures.figure import Curves, Figure, Verdict
 from benchmarks.figures.miner.measures import share_online
-from benchmarks.figures.miner.relations import STAR
+from benchmarks.figures.miner.relations import ONE_KEY
 from benchmarks.figures.miner.setting import MEMORY_SWEEP, PAPER, Setting
 
 WHY = "See the number."
@@ -25,7 +25,7 @@ FIGURE = Figure(
     title="Share of the result before the inputs end, four relations joined on one key",
     claim="MINER has 60 times the results of MJoin in little memory.",
     sweep=MEMORY_SWEEP,
-    contenders={name: Setting(algorithm=name, relations=STAR) for name in ("MINER", "MJoin")},
+    contenders={name: Setting(algorithm=name, relations=ONE_KEY) for name in ("MINER", "MJoin")},
     measure=share_online,
     verdict=verdict,
     unit="% of all results",

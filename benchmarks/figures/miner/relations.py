@@ -57,5 +57,5 @@ class Relations:
 
 _CHAIN = ("r1.a = r2.a", "r2.b = r3.b", "r3.c = r4.c")
 CHAINS = {2: Relations(_CHAIN[1:2]), 3: Relations(_CHAIN[:2]), 4: Relations(_CHAIN)}
-STAR = Relations(("r1.a = r2.a", "r2.a = r3.a", "r3.a = r4.a"))
+ONE_KEY = Relations(("r1.a = r2.a", "r2.a = r3.a", "r3.a = r4.a"))
 SNOWFLAKE = Relations((*_CHAIN, "r2.d = r5.d", "r3.e = r6.e"))

@@ -88,7 +88,7 @@ class Blocks:
 
     @classmethod
     def directory_growth(cls, blocks: int) -> int:
-        """The most by which the directories of both sides grow when so many blocks are written."""
+        """The most by which the directories of two inputs grow when so many blocks are written."""
         return (blocks // _CHUNK + 2) * cls.growth_bytes
 
     @property

@@ -1,6 +1,7 @@
 """What is left when both inputs have ended: every block with every other, in the order of their keys."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pyarrow as pa
 
@@ -35,16 +36,20 @@ class Cleanup:
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """All results; after an error it goes on where it was."""
-        while len(self._outer_left):
-            chunk = self._outer_left[: self._most_outer]
-            while len(self._inner_left):
-                inner = int(self._inner_left[0])
-                met = self._past.met_blocks(self._outer, chunk, inner)
-                if met is None or not met.all():
-                    yield from self._disk.join(self._outer, chunk.tolist(), inner, self._past)
-                self._inner_left = self._inner_left[1:]
-            self._outer_left = self._outer_left[self._most_outer :]
-            self._inner_left = self._partners()
+        with closing(self._disk):
+            while len(self._outer_left):
+                yield from self._chunk(self._outer_left[: self._most_outer])
+                self._outer_left = self._outer_left[self._most_outer :]
+                self._inner_left = self._partners()
+
+    def _chunk(self, outer: Array) -> Iterator[pa.RecordBatch]:
+        """Outer blocks with all inner ones that are left for them."""
+        while len(self._inner_left):
+            inner = int(self._inner_left[0])
+            met = self._past.met_blocks(self._outer, outer, inner)
+            if met is None or not met.all():
+                yield from self._disk.join(self._outer, outer.tolist(), inner, self._past)
+            self._inner_left = self._inner_left[1:]
 
     def _partners(self) -> Array:
         """Inner blocks that reach the keys of the next outer ones."""

@@ -1,4 +1,4 @@
-"""What a join of two streams has done so far."""
+"""What a join of streams has done so far."""
 
 from dataclasses import dataclass
 

@@ -64,6 +64,8 @@ class DINER(TwoInputJoin):
           4, lines 14 to 20).
         - Before the cleanup all tuples in memory are written, since those of the two inputs may not have met.
         - Matches are credited one by one, to the region of each of the two tuples.
+        - Where no tuple had a match since the last flush, the clock sweeps the middle; the upper region, that
+          the paper flushes then, is what came last if keys grow over time.
         - Once an input has ended, tuples of the other leave first: nothing more will ask for them.
         - Blocks whose keys are too far apart are not read.
     """

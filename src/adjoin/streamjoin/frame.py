@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,13 @@ from adjoin.streamjoin.tuples import Keys, Tuples, stored_schema
 _DISK_BLOCK_BYTES = 4096
 INPUT_SHARE = 1 / 10
 """Of the memory, for rows that come while the operator works; once there were such rows."""
+
+
+class Cleaning(Protocol):
+    """Joins the blocks that are left when all inputs have ended."""
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """All results; after an error it goes on where it was."""
 
 
 class SpillingJoin(StreamJoin):
@@ -100,6 +107,7 @@ class SpillingJoin(StreamJoin):
         self._pending: deque[tuple[int, pa.RecordBatch]] = deque()
         self._pending_rows = 0
         self._policy, self._reactive = self._strategy()
+        self._cleaning: Cleaning | None = None
         self._kept = Keeping(
             self._inputs,
             self._blocks,
@@ -144,11 +152,6 @@ class SpillingJoin(StreamJoin):
             "rows_in_memory": sum(map(len, self._inputs)),
             "rows_on_disk": sum(blocks.rows for blocks in self._blocks),
         }
-
-    @property
-    def rows_waiting(self) -> int:
-        """Rows in the input buffer."""
-        return self._pending_rows
 
     def offer(self, side: str, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer; False if there is no room.
@@ -199,7 +202,7 @@ class SpillingJoin(StreamJoin):
 
     def _is_unfinished(self) -> bool:
         """Whether something was interrupted."""
-        return self._kept.is_behind or self._reactive.is_interrupted
+        return self._kept.is_behind or self._reactive.is_interrupted or self._cleaning is not None
 
     def restore(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Go on from a snapshot of an operator with the same arguments; this one must be new."""
@@ -340,6 +343,19 @@ class SpillingJoin(StreamJoin):
             self._budget.set("directory", 0)
             self._kept.account()
 
-    @abstractmethod
     def _cleanup(self) -> Iterator[pa.RecordBatch]:
-        """Write what is in memory, and join the rest of the blocks."""
+        """Write what is in memory, and join the rest of the blocks with all memory."""
+        if self._cleaning is None:
+            self._reactive.close()
+            self._budget.set("reading", 0)
+            if any(map(len, self._blocks)):  # else all tuples have met in memory
+                self._kept.write_all()
+            self._cleaning = self._make_cleanup()
+            self._budget.set("reading", self._budget.free_bytes)
+        for batch in self._cleaning.run():
+            self.counts.results_cleanup += batch.num_rows
+            yield batch
+
+    @abstractmethod
+    def _make_cleanup(self) -> Cleaning:
+        """What joins the blocks that are left, with all memory that is free now."""

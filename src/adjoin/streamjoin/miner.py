@@ -57,11 +57,12 @@ class MINER(ManyInputJoin):
         ============ ==================================== ==========================
         LocalJoins   matches along a condition            ProbeOrder
         JoinedOuter  outer blocks that are through        Box.joined
-        JoinedInner  inner blocks that they are joined    Box.joined
+        JoinedInner  inner blocks they are joined with    Box.joined
         CurrInner    inner block that comes next          Box.at
         ============ ==================================== ==========================
 
     Departures:
+        - Departures of `DINER`.
         - Selectivities are forgotten slowly, instead of being zeroed at every flush.
         - Any tree of relations, not chains alone; attributes with the same keys share an index.
         - An inner block is reduced to the tuples that match; where there are none, the blocks behind it are
@@ -85,7 +86,8 @@ class MINER(ManyInputJoin):
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         attributes = [len(edges) for edges in self._spec.attributes]
         most_outer = self._sizes.max_outer
-        recalled = self._recalled(2 * most_outer + 4)
+        # Tuples are at most twice as large as in their blocks.
+        recalled = self._recalled(2 * most_outer + 4, self._sizes.reading_bytes)
         self._loops = BlockLoops(self._spec.graph, self._reader, recalled, most_outer)
         return ThreeRegions(attributes, self._seed), self._loops
 

@@ -35,6 +35,8 @@ class MJoin(ManyInputJoin):
         - What is left at the end is joined as in `MINER`.
     """
 
+    scatters = True
+
     def __init__(
         self,
         relations: Mapping[str, pa.Schema],
@@ -48,8 +50,7 @@ class MJoin(ManyInputJoin):
         super().__init__(relations, on, memory, **{"max_outer": 1, **options})
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        self._spec.is_scattered = self._spec.is_star
-        if self._spec.is_star:
+        if self._spec.has_one_key:
             return CoordinatedFlush(Partitions.of_memory(self._sizes.slots), len(self._spec)), Reactive()
         return RandomFlush(self._seed), Reactive()
 

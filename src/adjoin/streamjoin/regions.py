@@ -44,7 +44,7 @@ class Regions:
     def least_useful(self) -> int:
         """The region, of those with tuples, that has the fewest joins for each of them.
 
-        Where there were no joins, nothing speaks for those that have been there longest: the clock sweeps.
+        Where there were no joins all are alike: the paper flushes the upper one, here the clock sweeps.
         """
         if self.tuples[MIDDLE] and not self.joins.any():
             return MIDDLE

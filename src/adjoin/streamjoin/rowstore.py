@@ -16,7 +16,7 @@ from adjoin.parts.rowslots import RowSlots
 
 _NO_SLOT = -1
 _WORTH_MOVING = 2 / 3
-"""A packed slot that is filled less is given up: its rows fill others. Less would move more rows for each."""
+"""A packed slot that is filled less is emptied into others; a higher limit moves more rows for each slot."""
 _HOLE_BYTES = 8
 _ALIGNED = 8
 
@@ -47,7 +47,7 @@ class RowStore(ABC):
 
     @property
     def held_bytes(self) -> int:
-        """Memory that rows and notes on them take."""
+        """Memory that the slots take."""
         return int(np.count_nonzero(self._live)) * self._slot_bytes
 
     def take_slot(self) -> int:

@@ -53,7 +53,7 @@ class Sizes:
     Attributes:
         slot_bytes: A slot, and the most that a block takes.
         slots: The most slots that there can be.
-        notes_bytes: Notes on all slots of both inputs.
+        notes_bytes: Notes on all slots of all inputs.
         work_bytes: What one step may use for sorting, probing and building results.
         reading_bytes: Blocks that are joined in a reactive phase.
         max_outer: So many of them are outer ones.

@@ -1,7 +1,6 @@
 """The frame of joins of two inputs: what is the same for all of them beside the phases."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import cached_property
 from typing import Any
 
@@ -47,7 +46,6 @@ class TwoInputJoin(SpillingJoin):
     ) -> None:
         self._spec = TwoInputs(left, right, on, within, between, suffix, columns)
         are_points = [[points] for points in self._spec.condition.are_points]
-        self._cleaning: Cleanup | None = None
         super().__init__(SIDES, (left, right), self._spec.schema, are_points, memory, **options)
 
     @cached_property
@@ -59,9 +57,6 @@ class TwoInputJoin(SpillingJoin):
         return DiskJoin(
             self._spec, self._inputs, self._blocks, self._results, self.counts, self._sizes.piece_rows
         )
-
-    def _is_unfinished(self) -> bool:
-        return super()._is_unfinished() or self._cleaning is not None
 
     def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows = self._sorted(side, piece)
@@ -88,19 +83,8 @@ class TwoInputJoin(SpillingJoin):
                 self._policy.joined(1 - side, some.low[pairs])
                 yield batch
 
-    def _cleanup(self) -> Iterator[pa.RecordBatch]:
-        """Write what is in memory, and join the rest of the blocks with all memory for the outer ones."""
-        if self._cleaning is None:
-            self._reactive.close()
-            self._budget.set("reading", 0)
-            if any(map(len, self._blocks)):  # else all tuples have met in memory
-                self._kept.write_all()
-            self._cleaning = Cleanup(self._disk_join, self._reactive, self._most_outer())
-            self._budget.set("reading", self._budget.free_bytes)
-        with closing(self._disk_join):
-            for batch in self._cleaning.run():
-                self.counts.results_cleanup += batch.num_rows
-                yield batch
+    def _make_cleanup(self) -> Cleanup:
+        return Cleanup(self._disk_join, self._reactive, self._most_outer())
 
     def _most_outer(self) -> int:
         rows = max((blocks.rows / len(blocks) for blocks in self._blocks if len(blocks)), default=1.0)

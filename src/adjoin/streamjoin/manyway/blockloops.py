@@ -110,5 +110,4 @@ class BlockLoops(Reactive):
     def check_invariants(self) -> None:
         """Raise AssertionError if the box contradicts itself."""
         self.box.check_invariants([len(blocks) for blocks in self._reader.blocks])
-        for tuples in self._recalled.inputs:
-            tuples.check_invariants()
+        self._recalled.check_invariants()

@@ -12,6 +12,7 @@ from adjoin.streamjoin.manyway.recalled import Recalled
 from adjoin.streamjoin.reading import BlockReader
 
 _SMALLER, _LARGER, _MOST_SHARE = 0.8, 1.05, 0.8
+"""By which the share of the first relation is multiplied after a part of it; and the most that it has."""
 
 
 class ManyCleanup:

@@ -14,9 +14,9 @@ from adjoin.parts.copying import no_rows, plain_columns
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 
 _COLUMN = r'(\w+)\s*\.\s*(\w+|"[^"]+")'
-_NUMBER = r"(\d+(?:\.\d+)?|interval\s+'\s*\d+(?:\.\d+)?\s*\w+\s*')"
+_DISTANCE = r"(\d+(?:\.\d+)?|interval\s+'\s*\d+(?:\.\d+)?\s*\w+\s*')"
 _EQUAL = re.compile(rf"{_COLUMN}\s*=\s*{_COLUMN}")
-_NEAR = re.compile(rf"abs\s*\(\s*{_COLUMN}\s*-\s*{_COLUMN}\s*\)\s*<=\s*{_NUMBER}", re.IGNORECASE)
+_NEAR = re.compile(rf"abs\s*\(\s*{_COLUMN}\s*-\s*{_COLUMN}\s*\)\s*<=\s*{_DISTANCE}", re.IGNORECASE)
 _BETWEEN = re.compile(rf"{_COLUMN}\s+between\s+{_COLUMN}\s+and\s+{_COLUMN}", re.IGNORECASE)
 _INTERVAL = re.compile(r"interval\s+'\s*(\d+(?:\.\d+)?)\s*(\w+?)s?\s*'", re.IGNORECASE)
 _UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")
@@ -30,10 +30,12 @@ class Edge:
     Attributes:
         ends: Their numbers: the one with intervals of keys, and the one with single keys.
         condition: When rows of the two match.
+        text: The condition as text.
     """
 
     ends: tuple[int, int]
     condition: Condition
+    text: str
 
     def side(self, relation: int) -> int:
         """Whether the relation is left or right in the condition."""
@@ -85,25 +87,29 @@ class JoinGraph:
         return [step for steps in branches for step in steps]
 
     def _read(self, on: Sequence[str]) -> None:
+        """Edges in the order in which their relations are first mentioned together."""
         equal: dict[tuple[int, int], dict[str, str]] = {}
-        for text in on:
-            if matched := _EQUAL.fullmatch(text.strip()):
+        for text in map(str.strip, on):
+            if matched := _EQUAL.fullmatch(text):
                 ends, left, right = self._ends(text, matched.groups())
                 if ends[::-1] in equal:
                     ends, left, right = ends[::-1], right, left
-                equal.setdefault(ends, {})[right] = left
-            elif matched := _NEAR.fullmatch(text.strip()):
+                pairs = equal.setdefault(ends, {})
+                pairs[right] = left
+                if len(pairs) > 1:
+                    self.edges = [edge for edge in self.edges if edge.ends != ends]
+                self._add(self._written(ends, pairs), ends, pairs)
+            elif matched := _NEAR.fullmatch(text):
                 ends, left, right = self._ends(text, matched.groups()[:4])
-                within = _distance(matched.group(5))
-                self._add(text, ends, {right: left}, within=within)
-            elif matched := _BETWEEN.fullmatch(text.strip()):
+                self._add(text, ends, {right: left}, within=_distance(matched.group(5)))
+            elif matched := _BETWEEN.fullmatch(text):
                 self._read_between(text, matched.groups())
             else:
                 raise OptionError(f"the condition {text!r} cannot be read; write {_FORMS}")
-        for ends, pairs in equal.items():
-            names = [self.names[end] for end in ends]
-            text = " and ".join(f"{names[0]}.{left} = {names[1]}.{right}" for right, left in pairs.items())
-            self._add(text, ends, pairs)
+
+    def _written(self, ends: tuple[int, int], pairs: Mapping[str, str]) -> str:
+        left, right = (self.names[end] for end in ends)
+        return " and ".join(f"{left}.{mine} = {right}.{theirs}" for theirs, mine in pairs.items())
 
     def _read_between(self, text: str, parts: Sequence[str]) -> None:
         point, least, greatest = parts[:2], parts[2:4], parts[4:]
@@ -129,7 +135,7 @@ class JoinGraph:
                 condition.bounds(side, plain_columns(no_rows(self._schemas[end])))
         except SchemaError as error:
             raise SchemaError(f"in the condition {text!r}: {error}") from error
-        self.edges.append(Edge(ends, condition))
+        self.edges.append(Edge(ends, condition, text))
 
     def _ends(self, text: str, parts: Sequence[str]) -> tuple[tuple[int, int], str, str]:
         """The two relations and columns of r1.a, r2.b."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from adjoin.streamjoin.reading import BlockReader
 from adjoin.streamjoin.sizes import Reading
 
 _ENTRY_BYTES, _MERGE_BYTES = 33, 33
+"""The most that an index takes of a tuple, and once more while it is merged."""
 _BLOCKS_IN_FLIGHT = 3
 """A block that is read: as it is, in order, and with its keys."""
 
@@ -34,6 +35,9 @@ class ManyInputJoin(SpillingJoin):
         **options: Those of `SpillingJoin`.
     """
 
+    scatters: ClassVar[bool] = False
+    """Whether a key that all relations share is scattered, so that ranges of it are hash partitions."""
+
     def __init__(
         self,
         relations: Mapping[str, pa.Schema],
@@ -43,11 +47,13 @@ class ManyInputJoin(SpillingJoin):
         columns: Sequence[str] | None = None,
         **options: Any,
     ) -> None:
-        self._spec = spec = ManyInputs(relations, on, columns)
+        self._spec = spec = ManyInputs(relations, on, columns, scatters=self.scatters)
         self._order = ProbeOrder(spec.graph)
-        self._cleaning: ManyCleanup | None = None
+        self._rooms: list[Recalled] = []
         attributes = max(map(len, spec.attributes))
-        self.reading = Reading(1, len(spec), MORE_BYTES + attributes * _ENTRY_BYTES + _MERGE_BYTES)
+        self.reading = Reading(
+            inner=len(spec), row_bytes=MORE_BYTES + attributes * _ENTRY_BYTES + _MERGE_BYTES
+        )
         super().__init__(spec.graph.names, spec.schemas, spec.schema, spec.are_points, memory, **options)
         self._matching = Matching(spec, self._inputs, self._order, self._limit)
 
@@ -64,19 +70,28 @@ class ManyInputJoin(SpillingJoin):
     def _results(self) -> ManyResults:
         return ManyResults(self._spec, self._sizes.work_bytes // 2)
 
-    def _recalled(self, slots: int) -> Recalled:
+    def _recalled(self, slots: int, memory_bytes: int) -> Recalled:
         """Room for tuples from disk."""
-        return Recalled(
+        recalled = Recalled(
             self._spec,
             self._reader,
             self._results,
             slots=slots,
             slot_bytes=self._sizes.slot_bytes,
             limit=self._limit,
+            memory_bytes=memory_bytes,
         )
+        self._rooms.append(recalled)
+        return recalled
+
+    def close(self) -> None:
+        """Give files and memory back."""
+        super().close()
+        for recalled in self._rooms:
+            recalled.close()
 
     def metrics(self) -> dict[str, Any]:
-        """Those of all joins that spill, and `selectivities` of the conditions by which rows choose a way."""
+        """Those of all joins that spill, and `selectivities`: the share of pairs that meet each condition."""
         return {**super().metrics(), "selectivities": self._order.selectivities}
 
     def _more_facts(self) -> dict[str, Any]:
@@ -84,9 +99,6 @@ class ManyInputJoin(SpillingJoin):
 
     def _restore_more(self, facts: dict[str, Any]) -> None:
         self._order.restore(facts["order"])
-
-    def _is_unfinished(self) -> bool:
-        return super()._is_unfinished() or self._cleaning is not None
 
     def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows, keys = self._spec.keyed(side, piece)
@@ -106,20 +118,8 @@ class ManyInputJoin(SpillingJoin):
         """Which blocks have been joined in reactive phases."""
         return Box()
 
-    def _cleanup(self) -> Iterator[pa.RecordBatch]:
-        if self._cleaning is None:
-            self._reactive.close()
-            self._budget.set("reading", 0)
-            if any(map(len, self._blocks)):  # else all tuples have met in memory
-                self._kept.write_all()
-            self._cleaning = self._make_cleanup()
-            self._budget.set("reading", self._budget.free_bytes)
-        for batch in self._cleaning.run():
-            self.counts.results_cleanup += batch.num_rows
-            yield batch
-
     def _make_cleanup(self) -> ManyCleanup:
         portion_bytes = self._sizes.work_bytes // 4
         memory_bytes = self._budget.free_bytes - _BLOCKS_IN_FLIGHT * self._sizes.slot_bytes
-        recalled = self._recalled(self._sizes.slots)
+        recalled = self._recalled(self._sizes.slots, memory_bytes)
         return ManyCleanup(self._spec.graph, self._reader, recalled, self._box, memory_bytes, portion_bytes)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.condition import LEFT
+from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.manyway.graph import Edge
 from adjoin.streamjoin.manyway.probeorder import ProbeOrder
 from adjoin.streamjoin.manyway.spec import ManyInputs
@@ -73,9 +73,10 @@ class Matching:
         yield from self._extended(match, {relation: keys})
 
     def _extended(self, match: Match, known: dict[int, Keys]) -> Iterator[Match]:
-        if not match.size or len(match.parts) == len(self._spec):
-            if match.size:
-                yield match
+        if not match.size:
+            return
+        if len(match.parts) == len(self._spec):
+            yield match
             return
         edge, bound = self._order.next(match.parts)
         new = edge.other(bound)
@@ -109,4 +110,4 @@ class Matching:
     def _are_same(self, match: Match, edge: Edge) -> Array:
         """Whether keys are the same whose hashes are."""
         columns = [match.columns(end, edge.condition.columns(side)) for side, end in enumerate(edge.ends)]
-        return edge.condition.same_keys(columns[LEFT], columns[1 - LEFT])
+        return edge.condition.same_keys(columns[LEFT], columns[RIGHT])

@@ -56,9 +56,9 @@ class ProbeOrder:
         seen.matches = seen.matches * still + matches
 
     @property
-    def selectivities(self) -> list[float]:
-        """Of every edge."""
-        return [seen.selectivity for seen in self._seen]
+    def selectivities(self) -> dict[str, float]:
+        """Of every condition."""
+        return {edge.text: seen.selectivity for edge, seen in zip(self._graph.edges, self._seen, strict=True)}
 
     def to_json(self) -> list[list[float]]:
         """All there is to know."""

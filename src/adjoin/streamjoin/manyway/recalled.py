@@ -32,6 +32,7 @@ class Recalled:
         slots: The most slots of each relation.
         slot_bytes: A slot.
         limit: Most matches at a time.
+        memory_bytes: What all tuples may take.
 
     Attributes:
         inputs: The tuples of every relation that are here.
@@ -46,7 +47,9 @@ class Recalled:
         slots: int,
         slot_bytes: int,
         limit: int,
+        memory_bytes: int,
     ) -> None:
+        self._memory_bytes = memory_bytes
         self._spec = spec
         self._reader = reader
         self._results = results
@@ -55,11 +58,6 @@ class Recalled:
             for blocks, points in zip(reader.blocks, spec.are_points, strict=True)
         ]
         self._matching = Matching(spec, self.inputs, ProbeOrder(spec.graph), limit)
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory that tuples take."""
-        return sum(tuples.held_bytes for tuples in self.inputs)
 
     def read(self, relation: int, number: int, edge: Edge | None = None) -> pa.RecordBatch:
         """The tuples of a block; with an edge, those that may match one that is here at its other end."""
@@ -116,6 +114,13 @@ class Recalled:
     def blocks_of(self, match: Match) -> Sequence[Array]:
         """The block of every tuple of a match, by relation."""
         return [match.columns(relation, [BLOCK])[0].to_numpy() for relation in range(len(self._spec))]
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if tuples contradict themselves, or are more than there is memory for."""
+        for tuples in self.inputs:
+            tuples.check_invariants()
+        held = sum(tuples.held_bytes for tuples in self.inputs)
+        assert held + max(tuples.merge_bytes for tuples in self.inputs) <= self._memory_bytes
 
     def close(self) -> None:
         """Give the memory back."""

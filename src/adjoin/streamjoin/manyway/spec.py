@@ -22,6 +22,7 @@ class ManyInputs:
         relations: The schema of every relation, by name.
         on: The conditions.
         columns: Columns of the results; all by default.
+        scatters: A key that all relations share is scattered, so that ranges of it are hash partitions.
 
     Attributes:
         graph: Which relations are joined with which.
@@ -29,21 +30,25 @@ class ManyInputs:
         attributes: Of each relation, the edges whose keys are its join attributes: one for each attribute.
         schema: The schema of the results.
         shown: Of each relation, the columns that are put out.
-        is_scattered: Whether keys are scattered, so that ranges of them are hash partitions.
     """
 
     def __init__(
-        self, relations: Mapping[str, pa.Schema], on: Sequence[str], columns: Sequence[str] | None = None
+        self,
+        relations: Mapping[str, pa.Schema],
+        on: Sequence[str],
+        columns: Sequence[str] | None = None,
+        *,
+        scatters: bool = False,
     ) -> None:
         for name, schema in relations.items():
             check_columns(name, schema)
         self.graph = JoinGraph(relations, on)
         self.schemas = tuple(relations.values())
-        self.is_scattered = False
         self._attribute_of: list[dict[Edge, int]] = []
         self.attributes: list[list[Edge]] = []
         for number in range(len(self.schemas)):
             self._note_attributes(number)
+        self._is_scattered = scatters and self.has_one_key
         self.shown = [list(schema.names) for schema in self.schemas]
         self.schema = self._output_schema()
         if columns is not None:
@@ -96,7 +101,7 @@ class ManyInputs:
         ]
 
     @property
-    def is_star(self) -> bool:
+    def has_one_key(self) -> bool:
         """Whether all relations are joined on one key."""
         return all(len(edges) == 1 for edges in self.attributes) and all(
             edge.condition.is_equality for edge in self.graph.edges
@@ -115,7 +120,7 @@ class ManyInputs:
         """Lower and upper ends of rows in plain types, and which have any (None: all)."""
         edge = self.attributes[relation][attribute]
         low, high, valid = edge.condition.bounds(edge.side(relation), batch)
-        if self.is_scattered:
+        if self._is_scattered:
             low = high = scatter(low)
         return low, high, valid
 

@@ -1,6 +1,6 @@
 """Relations that make a random tree, the joins of them, and the oracle."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,12 +30,14 @@ class Tree:
         kinds: Of each of these edges, the kind of condition.
         keys: Keys are drawn from so many.
         seed: Of the rows.
+        has_one_key: All conditions are equalities of the same columns.
     """
 
     parents: list[int]
     kinds: list[str]
     keys: int
     seed: int
+    has_one_key: bool = False
     batches: list[list[pa.RecordBatch]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -52,12 +54,16 @@ class Tree:
 
     @property
     def on(self) -> list[str]:
+        if self.has_one_key:
+            return [f"r{parent}.k = r{child}.k" for child, parent in enumerate(self.parents, start=1)]
         return [
             CONDITIONS[kind].format(parent, child)
             for child, (parent, kind) in enumerate(zip(self.parents, self.kinds, strict=True), start=1)
         ]
 
     def _columns(self, relation: int) -> list[str]:
+        if self.has_one_key:
+            return ["k"]
         children = [child for child, parent in enumerate(self.parents, start=1) if parent == relation]
         ends = [*children, self.parents[relation - 1]] if relation else children
         ranges = [f"to{child}" for child in children if self.kinds[child - 1] == "range"]
@@ -114,3 +120,8 @@ class Tree:
         }
         sizes |= {"max_outer": 3} if name == "miner" else {}
         return JOINS[name](self.schemas, self.on, **{**sizes, **options})
+
+
+def drain(batches: Iterator[pa.RecordBatch]) -> int:
+    """Take all results; how many there are."""
+    return sum(batch.num_rows for batch in batches)

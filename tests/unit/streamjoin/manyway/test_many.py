@@ -15,9 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adjoin import BudgetError, CorruptionError, StorageError
-from tests.unit.streamjoin.manyway.relations import JOINS, Tree
+from tests.unit.streamjoin.manyway.relations import JOINS, Tree, drain
 
-CHAIN, STAR, SNOWFLAKE = [0, 1, 2], [0, 0, 0], [0, 0, 1, 1, 2]
+CHAIN, HUB, SNOWFLAKE = [0, 1, 2], [0, 0, 0], [0, 0, 1, 1, 2]
+SHAPES = pytest.mark.parametrize(
+    ("parents", "has_one_key"),
+    [([0], False), (CHAIN, False), (HUB, False), (SNOWFLAKE, False), (HUB, True)],
+    ids=["two", "chain", "hub", "snowflake", "one key"],
+)
 
 
 @st.composite
@@ -27,7 +32,8 @@ def trees(draw, most=6):
     kinds = [draw(st.sampled_from(["equality", "equality", "band", "range"])) for _ in parents]
     wide = any(kind != "equality" for kind in kinds)
     keys = draw(st.sampled_from([60, 500] if wide else [12, 60, 500]))
-    return Tree(parents, kinds, keys, draw(st.integers(0, 99)))
+    has_one_key = not wide and keys > 12 and draw(st.booleans())
+    return Tree(parents, kinds, keys, draw(st.integers(0, 99)), has_one_key)
 
 
 def arrivals(most_rows):
@@ -81,10 +87,10 @@ def check_every_result(name, is_restored, tree, items):
 
 
 @pytest.mark.parametrize("name", JOINS)
-@pytest.mark.parametrize("parents", [[0], CHAIN, STAR, SNOWFLAKE], ids=["two", "chain", "star", "snowflake"])
-def test_results_come_in_all_phases(name, parents):
+@SHAPES
+def test_results_come_in_all_phases(name, parents, has_one_key):
     """But for six relations: what is in memory of all of them at a time has a result too rarely."""
-    tree = Tree(parents, ["equality"] * len(parents), 1_500, 1)
+    tree = Tree(parents, ["equality"] * len(parents), 1_500, 1, has_one_key)
     found: list[Any] = []
     with tree.join(name) as join:
         for _ in range(16):
@@ -113,9 +119,9 @@ def test_every_result_comes_exactly_once_in_many_more_cases(name, is_restored, t
 
 
 @pytest.mark.parametrize("name", JOINS)
-@pytest.mark.parametrize("parents", [[0], CHAIN, STAR, SNOWFLAKE], ids=["two", "chain", "star", "snowflake"])
-def test_the_least_memory_is_enough(name, parents):
-    tree = Tree(parents, ["equality"] * len(parents), 400, 1)
+@SHAPES
+def test_the_least_memory_is_enough(name, parents, has_one_key):
+    tree = Tree(parents, ["equality"] * len(parents), 400, 1, has_one_key)
     found: list[Any] = []
     with tree.join(name, memory=least_memory(tree, name)) as join:
         for _ in range(6):
@@ -211,8 +217,7 @@ def test_a_damaged_block_is_found(name):
     tree = Tree(CHAIN, ["equality"] * 3, 300, 1)
     with tree.join(name) as join:
         for relation in range(4):
-            for batch in join.push(tree.names[relation], tree.draw(relation, 2_000)):
-                del batch
+            drain(join.push(tree.names[relation], tree.draw(relation, 2_000)))
         os.pwrite(join._files[0]._file.fileno(), b"\x55" * 64, 700)
         with pytest.raises(CorruptionError, match="damaged"):
             list(join.finish())
