@@ -6,7 +6,7 @@ from benchmarks.figures.miner.setting import BOUND, MEMORY_SWEEP, PAPER, Setting
 
 WHY = (
     "With these keys not even two inputs can have 55 % in 5 % of memory, if it held their best tuples and "
-    "nothing else. Here tuples carry indexes, moments and join bits with them; and with four inputs half of the "
+    "nothing else. Here tuples carry indexes, moments and join bits with them; with four inputs half of the "
     "memory goes to R1 and R4, as the largest relation is flushed until all are alike."
 )
 _BOUND = "2 inputs, the most that is possible"
