@@ -1,14 +1,17 @@
 """The benchmark of two streams joined: its inputs, its check, its page."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.streamjoin import report
+from benchmarks.streamjoin import chains, report
 from benchmarks.streamjoin.__main__ import TABLE
-from benchmarks.streamjoin.contenders import CONTENDERS, Seen
+from benchmarks.streamjoin.chains import Chain
+from benchmarks.streamjoin.contenders import CHAIN_CONTENDERS, CONTENDERS, Seen
 from benchmarks.streamjoin.inputs import KINDS, Inputs, alternating, open_table
 
 
@@ -24,13 +27,51 @@ def test_inputs_give_about_one_result_per_row(kind: str, tmp_path: Path) -> None
 
 
 def test_all_contenders_find_the_same(tmp_path: Path) -> None:
-    inputs = Inputs("uniform", 20_000, 1, tmp_path)
-    found = {
-        (outcome["rows"], outcome["checksum"])
-        for run in CONTENDERS.values()
-        for outcome in [run(inputs.paths(), 64 << 20)]
-    }
+    paths = Inputs("uniform", 20_000, 1, tmp_path).paths()
+    assert len({_found(run, paths) for run in CONTENDERS.values()}) == 1
+
+
+@pytest.mark.parametrize("kind", chains.KINDS)
+def test_all_contenders_find_the_same_in_a_chain(kind: str, tmp_path: Path) -> None:
+    paths = Chain(kind, 8_000, 1, tmp_path).paths()
+    found = {_found(run, paths) for run in CHAIN_CONTENDERS.values()}
     assert len(found) == 1
+    ((rows, _),) = found
+    assert rows == pytest.approx(8_000, rel=0.15)
+
+
+def _found(run: Callable[..., dict[str, Any]], paths: tuple[Path, ...]) -> tuple[int, int]:
+    outcome = run(paths, 64 << 20)
+    return outcome["rows"], outcome["checksum"]
+
+
+def test_the_page_compares_the_chains_at_every_tenth(tmp_path: Path) -> None:
+    origin = {
+        "run": "now",
+        "commit": "c",
+        "machine": "m",
+        "seed": 1,
+        "kind": "chain",
+        "input_rows": 1_000_000,
+    }
+    same = {"repetition": 1, "memory_bytes": 1 << 26, "rows": 9, "peak_bytes": 1, "arriving_seconds": 2.0}
+    rows = [
+        {
+            **origin,
+            **same,
+            "contender": name,
+            "seconds": seconds,
+            "early_rows": 4,
+            "metrics": {"progress": progress},
+        }
+        for name, seconds, progress in (("MINER", 4.0, [1, 3, 4]), ("DINER cascade", 5.0, [2, 2, 2]))
+    ]
+    TABLE.replace(tmp_path / "streamjoin.csv", {"chain"}, rows)
+    report.write(tmp_path / "streamjoin.csv", tmp_path / "streamjoin.md")
+    page = (tmp_path / "streamjoin.md").read_text()
+    assert "| 0.50 to 2.00 | above 1 | **missed** |" in page
+    assert "| 0.80 | at most 1 | reached |" in page
+    assert "| 2,000,000 |" in page
 
 
 def test_the_sum_does_not_depend_on_the_order_but_on_the_pairs() -> None:

@@ -11,17 +11,58 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of
+from adjoin.streamjoin.frame import SpillingJoin
+from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of, small
+from tests.unit.streamjoin.manyway.relations import Tree
 
 STEPS = 24
 ROWS = 400
+
+
+class TwoStreams:
+    """Two inputs with the same rows each time."""
+
+    names = ("left", "right")
+
+    def __init__(self) -> None:
+        self._inputs = (Input(LEFT, 1, 300), Input(RIGHT, 2, 300))
+
+    def draw(self, side: int) -> pa.RecordBatch:
+        return self._inputs[side].draw(ROWS)
+
+    def join(self, name: str) -> SpillingJoin:
+        return small(name)
+
+    def are_all(self, found: list[pa.RecordBatch]) -> bool:
+        return pairs_of(found) == expected(self._inputs[0].table, self._inputs[1].table, "l.k = r.k")
+
+
+class FourStreams:
+    """A chain of relations with the same rows each time."""
+
+    def __init__(self) -> None:
+        self._tree = Tree([0, 1, 2], ["equality", "band", "equality"], 900, 1)
+        self.names = tuple(self._tree.names)
+
+    def draw(self, side: int) -> pa.RecordBatch:
+        return self._tree.draw(side, ROWS)
+
+    def join(self, name: str) -> SpillingJoin:
+        return self._tree.join(name)
+
+    def are_all(self, found: list[pa.RecordBatch]) -> bool:
+        return self._tree.found(found) == self._tree.expected()
+
+
+def streams(name: str) -> TwoStreams | FourStreams:
+    return FourStreams() if name == "miner" else TwoStreams()
+
 
 CHILD = """
 import os, sys, time
 from pathlib import Path
 import pyarrow as pa
-from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, small
-from tests.unit.streamjoin.test_killed import ROWS, STEPS
+from tests.unit.streamjoin.test_killed import STEPS, streams
 
 folder, name = Path(sys.argv[1]), sys.argv[2]
 
@@ -39,8 +80,8 @@ def keep(step, values, batches, schema):
 
 done = sorted(path for path in folder.iterdir() if path.name.isdigit())
 first = len(done)
-inputs = {"left": Input(LEFT, 1, 300), "right": Input(RIGHT, 2, 300)}
-join = small(name)
+inputs = streams(name)
+join = inputs.join(name)
 if done:
     join.restore((path.name.replace("!", "/"), path.read_bytes()) for path in (done[-1] / "state").iterdir())
 print("ready", flush=True)
@@ -49,18 +90,23 @@ for step in range(STEPS + 1):
         if first <= STEPS:
             keep(step, (), join.finish(), join.schema)
         break
-    side = ("left", "right")[step % 2]
-    batch = inputs[side].draw(ROWS)
+    side = step % len(inputs.names)
+    batch = inputs.draw(side)
     if step < first:
         continue
-    found = list(join.push(side, batch)) + list(join.idle(0.1 * (step % 3 == 2)))
+    found = list(join.push(inputs.names[side], batch)) + list(join.idle(0.1 * (step % 3 == 2)))
     keep(step, join.snapshot(), found, join.schema)
 """
 
 
 @pytest.mark.parametrize(
     "name",
-    ["diner", pytest.param("hmj", marks=pytest.mark.slow), pytest.param("rpj", marks=pytest.mark.slow)],
+    [
+        "diner",
+        "miner",
+        pytest.param("hmj", marks=pytest.mark.slow),
+        pytest.param("rpj", marks=pytest.mark.slow),
+    ],
 )
 def test_killed_at_any_time_nothing_is_lost_or_repeated(name, tmp_path):
     chance = random.Random(name)
@@ -89,8 +135,8 @@ def test_killed_at_any_time_nothing_is_lost_or_repeated(name, tmp_path):
     for step in range(STEPS + 1):
         with pa.ipc.open_file(tmp_path / f"{step:03d}" / "results.arrow") as file:
             found += [file.get_batch(number) for number in range(file.num_record_batches)]
-    inputs = {"left": Input(LEFT, 1, 300), "right": Input(RIGHT, 2, 300)}
+    inputs = streams(name)
     for step in range(STEPS):
-        inputs[("left", "right")[step % 2]].draw(ROWS)
+        inputs.draw(step % len(inputs.names))
     assert kills > 0
-    assert pairs_of(found) == expected(inputs["left"].table, inputs["right"].table, "l.k = r.k")
+    assert inputs.are_all(found)

@@ -29,11 +29,19 @@ def rows(column):
     return pa.record_batch({"k": key, column: number, "text": text})
 
 left, right = rows("l").schema, rows("r").schema
+SIDES = (("left", "l"), ("right", "r"))
+
+def made(memory):
+    if name != "MINER":
+        return getattr(adjoin, name)(left, right, on="k", memory=memory, **options)
+    on = ["left.k = right.k", "right.r = more.k"]
+    return adjoin.MINER({"left": left, "right": right, "more": left}, on, memory)
+
 def run(memory, batches):
     count = 0
-    with getattr(adjoin, name)(left, right, on="k", memory=memory, **options) as join:
+    with made(memory) as join:
         for at in range(batches):
-            for side, column in (("left", "l"), ("right", "r")):
+            for side, column in SIDES if name != "MINER" else (*SIDES, ("more", "l")):
                 for result in join.push(side, rows(column)):
                     count += result.num_rows
             if at % 8 == 7:
@@ -56,6 +64,7 @@ print(json.dumps({"grown": rss("VmHWM") - base, **seen}, default=int))
     ("name", "memory", "batch_rows", "options"),
     [
         ("DINER", "12MB", 5_000, {}),
+        pytest.param("MINER", "16MB", 5_000, {}, marks=pytest.mark.slow),
         pytest.param("DINER", "32MB", 60_000, {"within": 1}, marks=pytest.mark.slow),
         pytest.param("HashMergeJoin", "12MB", 5_000, {}, marks=pytest.mark.slow),
         pytest.param("RPJ", "12MB", 5_000, {}, marks=pytest.mark.slow),
