@@ -72,7 +72,7 @@ bench-engine: $(READY) ## measure SSIJ against LMDB, DuckDB, SQLite and Polars
 bench-spark: $(READY) ## measure enrich against Spark's own join, a cached master, DuckDB and LMDB
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 
-bench-streamjoin: $(READY) ## measure DINER against DuckDB, and against a join in unlimited memory
+bench-streamjoin: $(READY) ## measure DINER against DuckDB, and MINER against a cascade of DINERs
 	$(BIN)/python -m benchmarks.streamjoin $(ARGS)
 
 databases: $(READY) ## get PostgreSQL and MariaDB for `python -m benchmarks.databases`, or say why not

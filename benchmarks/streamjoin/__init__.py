@@ -1,1 +1,1 @@
-"""Two streams joined: how long to the complete result, and how much of it comes early."""
+"""Streams joined: how long to the complete result, and how much of it comes early."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.streamjoin`: join two streams, and write the table."""
+"""`python -m benchmarks.streamjoin`: join streams, and write the table."""
 
 import argparse
 import json
