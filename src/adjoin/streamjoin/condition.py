@@ -1,6 +1,6 @@
 """What two rows must have in common to match: equal keys, near ones, or a key in an interval."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ class Condition:
 
     Args:
         right: The schema of the right.
-        pairs: The left column of every key column of the right.
+        pairs: Columns of the left, each with one of the right: the key.
         within: The key is at most so far from that of the left.
         between: It is between these two columns of the left.
 
@@ -30,19 +30,20 @@ class Condition:
     def __init__(
         self,
         right: pa.Schema,
-        pairs: Mapping[str, str],
+        pairs: Sequence[tuple[str, str]],
         within: Distance | None = None,
         between: tuple[str, str] | None = None,
     ) -> None:
-        self._codec = KeyCodec.of(plain_schema(right), list(pairs))
-        point = Equality(self._codec, tuple(pairs))
+        keys = tuple(key for _, key in pairs)
+        self._codec = KeyCodec.of(plain_schema(right), keys)
+        point = Equality(self._codec, keys)
         self._sides: tuple[Predicate, Predicate] = (self._interval(pairs, within, between), point)
         self._distance = within
         self.is_equality = self._sides[LEFT].is_equality
         self.are_points = (self.is_equality, True)
 
     def _interval(
-        self, pairs: Mapping[str, str], within: Distance | None, between: tuple[str, str] | None
+        self, pairs: Sequence[tuple[str, str]], within: Distance | None, between: tuple[str, str] | None
     ) -> Predicate:
         if within is not None and between is not None:
             raise OptionError("give within= or between=, not both")
@@ -51,8 +52,8 @@ class Condition:
         if within is not None:
             if len(pairs) > 1:
                 raise OptionError(f"within={within!r} takes one key, on= names {len(pairs)}")
-            return Within(self._codec, next(iter(pairs.values())), within)
-        return Equality(self._codec, tuple(pairs.values()))
+            return Within(self._codec, pairs[0][0], within)
+        return Equality(self._codec, tuple(column for column, _ in pairs))
 
     def bounds(self, side: int, batch: pa.RecordBatch) -> Bounds:
         """Encoded lower and upper ends of rows in plain types, and which have any (None: all)."""

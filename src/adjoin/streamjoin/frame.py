@@ -64,7 +64,7 @@ class SpillingJoin(StreamJoin):
         disk: What reading and writing cost on the clock, if that is a simulated one.
     """
 
-    reading = Reading()
+    reading: Reading = Reading()
     """What is in memory of blocks that are joined in a reactive phase."""
 
     def __init__(
@@ -108,6 +108,7 @@ class SpillingJoin(StreamJoin):
         self._pending_rows = 0
         self._policy, self._reactive = self._strategy()
         self._cleaning: Cleaning | None = None
+        self._is_finishing = False
         self._kept = Keeping(
             self._inputs,
             self._blocks,
@@ -178,6 +179,7 @@ class SpillingJoin(StreamJoin):
                 "left over from a call that failed"
             )
         facts = {
+            "join": self._identity(),
             "now": self._stamps.now,
             "rows_out": self._rows_out,
             "has_ended": list(self._has_ended),
@@ -210,10 +212,17 @@ class SpillingJoin(StreamJoin):
         if self._stamps.now:
             raise AdjoinError("only a new operator can be restored; make one")
         try:
-            facts = snapshots.load(values, self._names, self._inputs, self._blocks)
+            self._restored(snapshots.load(values, self._identity(), self._inputs, self._blocks))
         except BaseException:
             self._ended = True
             raise
+
+    def _identity(self) -> list[Any]:
+        """What must be the same for an operator to go on from a snapshot."""
+        schemas = [[str(field.type) for field in schema] for schema in self._schemas]
+        return [type(self).__name__, list(self._names), schemas]
+
+    def _restored(self, facts: dict[str, Any]) -> None:
         self._kept.input_bytes = facts["input_bytes"]
         self._stamps.now, self._rows_out = facts["now"], facts["rows_out"]
         self._has_ended[:] = facts["has_ended"]
@@ -244,7 +253,7 @@ class SpillingJoin(StreamJoin):
     def _paced(self, arrivals: Iterable[Arrival]) -> Iterable[Arrival | None]:
         if not isinstance(self._clock, SystemClock):
             return arrivals
-        return paced(arrivals, lambda: self._wait_seconds if self._reactive.has_more() else None)
+        return paced(arrivals, lambda: self._wait_seconds if self._can_react() else None)
 
     def _push(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._await(side, batch)
@@ -256,7 +265,7 @@ class SpillingJoin(StreamJoin):
         if seconds >= self._wait_seconds:
             self._clock.sleep(self._wait_seconds)
             yield from self._arriving()
-            while self._reactive.has_more() and self._clock.now() < end:
+            while self._can_react() and self._clock.now() < end:
                 yield from self._react(end)
                 yield from self._arriving()
         self._clock.sleep(max(0.0, end - self._clock.now()))
@@ -266,8 +275,13 @@ class SpillingJoin(StreamJoin):
         yield from self._arriving()
         yield from self._react(self._clock.now())
 
+    def _can_react(self) -> bool:
+        """Whether blocks on disk can be joined now; once cleanup has begun, it joins them."""
+        return not self._is_finishing and self._reactive.has_more()
+
     def _finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._arriving()
+        self._is_finishing = True
         yield from self._cleanup()
         self._ended = True
 
@@ -326,7 +340,7 @@ class SpillingJoin(StreamJoin):
 
     def _react(self, end: float) -> Iterator[pa.RecordBatch]:
         """Join blocks on disk, until rows have arrived or time is over; one unit of work at a time."""
-        while self._reactive.has_more():
+        while self._can_react():
             yield from self._work()
             if self._pending_rows > self._max_new or not self._clock.now() < end:
                 break

@@ -64,6 +64,10 @@ class OrderedIndex:
         self.hand: int | None = None
         self._runs = [self._no_run(), self._no_run()]
 
+    def anew(self) -> "OrderedIndex":
+        """One like this, without entries."""
+        return OrderedIndex(are_points=self._are_points)
+
     def _no_run(self) -> Run:
         nothing = np.empty(0, np.int64)
         return self._run(nothing, nothing, nothing, np.empty(0, np.uint8))

@@ -10,13 +10,16 @@ from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.copying import compact
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
-from adjoin.streamjoin.blocks import MOMENT_BYTES, Blocks
+from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.reactive import Reactive
 from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Keys, Tuples
+
+_RECALLED_BYTES = 160
+"""By which a row may be larger when it comes back from disk: it has two more columns then."""
 
 
 class Keeping:
@@ -101,7 +104,7 @@ class Keeping:
         self._placing = None
 
     def _room_bytes(self, side: int) -> int:
-        return self._inputs[side].slots.room_bytes - self._blocks[side].key_bytes - MOMENT_BYTES
+        return self._inputs[side].slots.room_bytes - self._blocks[side].key_bytes - _RECALLED_BYTES
 
     def _rows_of_a_block(self, side: int, sizes: Array) -> int:
         mean = float(sizes.mean()) + self._blocks[side].key_bytes
@@ -193,7 +196,13 @@ class Keeping:
         self._counts.blocks_flushed += len(blocks) - before
         self._policy.flushed(side, keys, tuples)
         self._reactive.flushed(side, range(before, len(blocks)))
+        while self._is_over() and tuples.close_up():
+            continue
         self.account()
+
+    def _is_over(self) -> bool:
+        """Whether notes on what has left need more than there is, until slots are emptied."""
+        return self._held_bytes() - self._budget.account("tuples") > self._budget.free_bytes
 
     def write_all(self) -> None:
         """Write all tuples to disk."""

@@ -63,6 +63,7 @@ class MINER(ManyInputJoin):
 
     Departures:
         - Departures of `DINER`.
+        - A join bit is set by a match along its attribute, whether or not that leads to a result.
         - Selectivities are forgotten slowly, instead of being zeroed at every flush.
         - Any tree of relations, not chains alone; attributes with the same keys share an index.
         - An inner block is reduced to the tuples that match; where there are none, the blocks behind it are
@@ -86,9 +87,11 @@ class MINER(ManyInputJoin):
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         attributes = [len(edges) for edges in self._spec.attributes]
         most_outer = self._sizes.max_outer
-        # Tuples are at most twice as large as in their blocks.
         recalled = self._recalled(2 * most_outer + 4, self._sizes.reading_bytes)
-        self._loops = BlockLoops(self._spec.graph, self._reader, recalled, most_outer)
+        outer_bytes = 2 * most_outer * self._sizes.slot_bytes
+        self._loops = BlockLoops(
+            self._spec.graph, self._reader, recalled, most_outer, outer_bytes, self.reading.row_bytes
+        )
         return ThreeRegions(attributes, self._seed), self._loops
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from adjoin.errors import OptionError
 from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.manyway.join import ManyInputJoin
 from adjoin.streamjoin.partitions import PartitionPolicy, Partitions
@@ -47,7 +48,9 @@ class MJoin(ManyInputJoin):
         **options: Any,
     ) -> None:
         self._seed = seed
-        super().__init__(relations, on, memory, **{"max_outer": 1, **options})
+        if "max_outer" in options:
+            raise OptionError("max_outer= is for MINER; MJoin does nothing while nothing arrives")
+        super().__init__(relations, on, memory, max_outer=1, **options)
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         if self._spec.has_one_key:
@@ -80,3 +83,11 @@ class RandomFlush(FlushPolicy):
         tuples = np.array([len(tuples) for tuples in shortage.inputs])
         side = int(self._random.choice(len(tuples), p=tuples / tuples.sum()))
         yield Leaving(side, shortage.inputs[side].index.sample(shortage.rows[side], self._random))
+
+    def to_json(self) -> dict[str, Any]:
+        """What must be known to go on."""
+        return {"random": self._random.bit_generator.state}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what `to_json` said."""
+        self._random.bit_generator.state = saved["random"]

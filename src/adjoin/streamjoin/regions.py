@@ -160,9 +160,14 @@ class ThreeRegions(FlushPolicy):
     def to_json(self) -> dict[str, Any]:
         """What must be known to go on."""
         regions = [[regions.to_json() for regions in of_input] for of_input in self.regions]
-        return {"regions": regions, "has_begun": self._has_begun}
+        return {
+            "regions": regions,
+            "has_begun": self._has_begun,
+            "random": self._random.bit_generator.state,
+        }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from what `to_json` said."""
         self._has_begun = saved["has_begun"]
+        self._random.bit_generator.state = saved["random"]
         self.regions = [[Regions.from_json(each) for each in of_input] for of_input in saved["regions"]]

@@ -96,6 +96,11 @@ class RowStore(ABC):
         self._live[slot] = 0
         self.free_slot(slot)
 
+    def clear(self) -> None:
+        """No row is needed any more."""
+        for slot in np.flatnonzero(self._live).tolist():
+            self.empty(slot)
+
     def rows_at(self, place: Array) -> pa.RecordBatch:
         """Copies of the rows at these places."""
         return self.slots.rows_at(places_of(place))
@@ -272,6 +277,11 @@ class RowsOfOneSize(RowStore):
         """The rows at these places are not needed any more: there are holes."""
         self._holes = np.concatenate([self._holes, place])
         super().leave(place)
+
+    def clear(self) -> None:
+        """No row is needed any more."""
+        self._holes = self._holes[:0]
+        super().clear()
 
     def empty(self, slot: int) -> None:
         """No row in this slot is needed any more."""

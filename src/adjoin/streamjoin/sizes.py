@@ -15,8 +15,8 @@ from adjoin.streamjoin.tuples import stored_schema
 LEAST_SLOTS = 4
 """Of each input, for its tuples."""
 _PAGE_BYTES = 4096
-_BLOCKS = 96
-"""A block is so small a part of the memory, unless the caller chose."""
+_BLOCKS = 48
+"""Of each input: a block is so small a part of the memory, unless the caller chose."""
 _MOST_BLOCK_BYTES = 1 << 20
 _WORK_SHARE, _OUTER_SHARE = 1 / 16, 1 / 12
 _LEAST_WORK_BYTES = 128 << 10
@@ -32,18 +32,34 @@ class Reading:
 
     Attributes:
         copies: Of the outer blocks.
-        inner: Blocks that are kept beside the outer ones and the one that is read.
-        row_bytes: What a tuple takes beside its block.
+        row_bytes: What a tuple of theirs takes beside its block.
     """
 
     copies: int = 1
-    inner: int = 0
     row_bytes: int = OUTER_BYTES
 
     def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
-        """In all, where a block has at most so many rows; rows of inner blocks may need a slot more."""
-        slots = self.copies * max_outer + 2 * self.inner + 1
-        return slots * slot_bytes + (max_outer + self.inner) * block_rows * self.row_bytes
+        """In all, where a block has at most so many rows; and for the block that is read."""
+        return (self.copies * max_outer + 1) * slot_bytes + max_outer * block_rows * self.row_bytes
+
+
+@dataclass(frozen=True)
+class ReadingMany(Reading):
+    """The same of a join of many inputs: as many outer blocks as there is room for, and one of each other.
+
+    Attributes:
+        inner: Blocks that are kept beside the outer ones and the one that is read.
+    """
+
+    inner: int = 0
+
+    def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
+        """In all: twice the size of the outer blocks, and what any one block can take."""
+        return 2 * max_outer * slot_bytes + (self.inner + 1) * self.block_bytes(slot_bytes, block_rows)
+
+    def block_bytes(self, slot_bytes: int, rows: int) -> int:
+        """What a block of so many rows takes when it is kept; its rows may need a slot more."""
+        return 2 * slot_bytes + rows * self.row_bytes
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,7 @@ class Sizes:
         work_bytes: What one step may use for sorting, probing and building results.
         reading_bytes: Blocks that are joined in a reactive phase.
         max_outer: So many of them are outer ones.
+        block_rows: No block has more.
     """
 
     slot_bytes: int
@@ -65,6 +82,7 @@ class Sizes:
     work_bytes: int
     reading_bytes: int
     max_outer: int
+    block_rows: int
 
     def reserve(self, budget: MemoryBudget) -> None:
         """Set aside what is not for tuples."""
@@ -91,7 +109,7 @@ class Sizes:
         Raises:
             BudgetError: That is too little; it names what would do.
         """
-        wanted_bytes = block_bytes or min(total_bytes // _BLOCKS, _MOST_BLOCK_BYTES)
+        wanted_bytes = block_bytes or min(total_bytes // (_BLOCKS * len(plain)), _MOST_BLOCK_BYTES)
         slot_bytes = max(1, -(-wanted_bytes // _PAGE_BYTES)) * _PAGE_BYTES
         slots = total_bytes // slot_bytes
         max_outer = max_outer or max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes)
@@ -106,7 +124,7 @@ class Sizes:
                 f"memory={total_bytes} is too small for blocks of {slot_bytes} bytes and "
                 f"max_outer={max_outer}; give memory={2 * least_bytes} or more, or smaller ones"
             )
-        return cls(slot_bytes, slots, slots * notes, work_bytes, reading_bytes, max_outer)
+        return cls(slot_bytes, slots, slots * notes, work_bytes, reading_bytes, max_outer, block_rows)
 
 
 def _least_row_bytes(schema: pa.Schema) -> int:

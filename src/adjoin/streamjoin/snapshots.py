@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from adjoin.errors import CorruptionError
+from adjoin.errors import AdjoinError, CorruptionError
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.tuples import Tuples
 
 STATE = "state"
-_FORMAT = 1
+_FORMAT = 2
 
 
 def dump(
@@ -37,15 +37,18 @@ def dump(
 
 def load(
     values: Iterable[tuple[str, bytes]],
-    names: Sequence[str],
+    identity: Sequence[Any],
     inputs: Sequence[Tuples],
     blocks: Sequence[Blocks],
 ) -> dict[str, Any]:
-    """Take in what `dump` gave, in any order of names; returns the facts."""
+    """Take in what `dump` gave, in any order of names, if it is of this join; returns the facts."""
     found = dict(values)
     facts: dict[str, Any] = json.loads(found.get(STATE, b"{}"))
     if facts.get("format") != _FORMAT:
         raise CorruptionError("the snapshot has no state, or one that another version of adjoin wrote")
+    if facts["join"] != identity:
+        raise AdjoinError(f"this is a snapshot of {facts['join']}, not of {identity}; make that join")
+    names = identity[1]
     for number, (side, tuples, written) in enumerate(zip(names, inputs, blocks, strict=True)):
         for name in sorted(name for name in found if name.startswith(f"{side}/block/")):
             written.load(found.pop(name))

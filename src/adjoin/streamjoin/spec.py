@@ -82,7 +82,7 @@ class TwoInputs:
         for side, schema in zip(SIDES, self._schemas, strict=True):
             check_columns(side, schema)
         pairs = _key_pairs(on, left, right, between)
-        self.condition = Condition(right, pairs, within, between)
+        self.condition = Condition(right, [(column, key) for key, column in pairs.items()], within, between)
         same = {key for key, column in pairs.items() if key == column}
         if not self.condition.is_equality:
             same = set()

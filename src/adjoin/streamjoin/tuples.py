@@ -84,9 +84,9 @@ class Tuples:
         """Rows as they are kept."""
         return pa.RecordBatch.from_arrays([pa.array(arrived), *batch.columns], schema=self.schema)
 
-    def add(self, stored: pa.RecordBatch, keys: Keys) -> None:
+    def add(self, stored: pa.RecordBatch, keys: Keys, *, densely: bool = False) -> None:
         """Tuples in the order of the first attribute's lower ends; there must be memory for them."""
-        place = self.store.put(stored)
+        place = self.store.put_densely(stored) if densely else self.store.put(stored)
         self.index.add(*keys[0], place)
         for index, (low, high) in zip(self.indexes[1:], keys[1:], strict=True):
             order = argsort_keys(low)
@@ -119,7 +119,8 @@ class Tuples:
 
     def clear(self) -> None:
         """No tuple is needed here any more."""
-        self.remove([index.all() for index in self.indexes])
+        self.indexes = [index.anew() for index in self.indexes]
+        self.store.clear()
 
     def close_up(self) -> bool:
         """Move the rows of a slot together with others, if that is worth it."""

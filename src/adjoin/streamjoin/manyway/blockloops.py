@@ -23,16 +23,28 @@ class BlockLoops(Reactive):
         reader: Reads blocks.
         recalled: Keeps and joins them.
         most_outer: Most outer blocks (MaxOuterMem).
+        outer_bytes: What they may take, if there are several.
+        row_bytes: What a tuple takes beside its block.
 
     Attributes:
         box: Which blocks have been joined.
     """
 
-    def __init__(self, graph: JoinGraph, reader: BlockReader, recalled: Recalled, most_outer: int) -> None:
+    def __init__(
+        self,
+        graph: JoinGraph,
+        reader: BlockReader,
+        recalled: Recalled,
+        most_outer: int,
+        outer_bytes: int,
+        row_bytes: int,
+    ) -> None:
         self._graph = graph
         self._reader = reader
         self._recalled = recalled
         self._most_outer = most_outer
+        self._outer_bytes = outer_bytes
+        self._row_bytes = row_bytes
         self._loaded: list[tuple[int, range]] = []
         self.box = Box()
 
@@ -42,7 +54,18 @@ class BlockLoops(Reactive):
 
     def _next_step(self) -> Step | None:
         lengths = [len(blocks) for blocks in self._reader.blocks]
-        return self.box.next_step(self._graph, lengths, self._most_outer)
+        return self.box.next_step(self._graph, lengths, self._fitting)
+
+    def _fitting(self, relation: int, first: int) -> int:
+        """How many blocks from this one on have room together; one has in any case."""
+        blocks = self._reader.blocks[relation]
+        left, number = self._outer_bytes, first
+        while number < min(len(blocks), first + self._most_outer):
+            left -= blocks.bytes_of(number) + blocks.rows_in(range(number, number + 1)) * self._row_bytes
+            if left < 0:
+                break
+            number += 1
+        return max(1, number - first)
 
     def work(self) -> Iterator[pa.RecordBatch]:
         """Keep a block, or join an innermost one."""

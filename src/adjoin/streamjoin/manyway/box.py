@@ -1,6 +1,6 @@
 """Which blocks of any number of disk parts have been joined with each other, and what comes next."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -51,8 +51,16 @@ class Box:
     sequence: list[int] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
 
-    def next_step(self, graph: JoinGraph, blocks: Sequence[int], most_outer: int) -> Step | None:
-        """What is to be done next when every relation has so many blocks; None if nothing is."""
+    def next_step(
+        self, graph: JoinGraph, blocks: Sequence[int], most_outer: Callable[[int, int], int]
+    ) -> Step | None:
+        """What is to be done next; None if nothing is.
+
+        Args:
+            graph: Which relations are joined with which.
+            blocks: How many every relation has.
+            most_outer: Says of a relation and its next block how many can be outer blocks together.
+        """
         if self.outer is None:
             if not all(blocks):
                 return None
@@ -64,7 +72,7 @@ class Box:
                 return None
             if not missing[self.outer]:
                 self.outer = int(np.argmax(missing))
-            self.chunk = min(most_outer, missing[self.outer])
+            self.chunk = min(most_outer(self.outer, self.joined[self.outer]), missing[self.outer])
             self.sequence = [number for number, _ in graph.path(self.outer, self.joined)]
             self.at = [0] * len(self.sequence)
         first = self.joined[self.outer]

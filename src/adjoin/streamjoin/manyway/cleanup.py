@@ -114,9 +114,10 @@ class _Level:
 
     @property
     def held_bytes(self) -> int:
-        """Memory that the tuples take which are kept."""
+        """Memory that the tuples take which are kept, or wait."""
         tuples = self._recalled.inputs[self.relation]
-        return tuples.held_bytes + tuples.merge_bytes
+        waiting = sum(batch.nbytes for batch in self._waiting)
+        return tuples.held_bytes + tuples.merge_bytes + waiting
 
     def has_more(self) -> bool:
         """Whether there are tuples that have not been kept in this round."""

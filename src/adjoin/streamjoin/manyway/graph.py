@@ -1,9 +1,10 @@
 """Which relations are joined with which, and when: a tree, read from conditions as SQL writes them."""
 
+import contextlib
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from adjoin.master.predicate import Distance
 from adjoin.parts.copying import no_rows, plain_columns
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 
-_COLUMN = r'(\w+)\s*\.\s*(\w+|"[^"]+")'
+_NAME = r'(\w+|"[^"]+")'
+_COLUMN = rf"{_NAME}\s*\.\s*{_NAME}"
 _DISTANCE = r"(\d+(?:\.\d+)?|interval\s+'\s*\d+(?:\.\d+)?\s*\w+\s*')"
 _EQUAL = re.compile(rf"{_COLUMN}\s*=\s*{_COLUMN}")
 _NEAR = re.compile(rf"abs\s*\(\s*{_COLUMN}\s*-\s*{_COLUMN}\s*\)\s*<=\s*{_DISTANCE}", re.IGNORECASE)
@@ -44,6 +46,20 @@ class Edge:
     def other(self, relation: int) -> int:
         """The relation at the other end."""
         return self.ends[1 - self.side(relation)]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A condition as it was read."""
+
+    text: str
+    pairs: Sequence[tuple[str, str]]
+    within: Distance | None = None
+    between: tuple[str, str] | None = None
+
+    @property
+    def swapped(self) -> "_Written":
+        return replace(self, pairs=[(right, left) for left, right in self.pairs])
 
 
 class JoinGraph:
@@ -88,60 +104,66 @@ class JoinGraph:
 
     def _read(self, on: Sequence[str]) -> None:
         """Edges in the order in which their relations are first mentioned together."""
-        equal: dict[tuple[int, int], dict[str, str]] = {}
-        for text in map(str.strip, on):
+        equal: dict[tuple[int, int], list[tuple[str, str]]] = {}
+        others: dict[tuple[int, int], _Written] = {}
+        for text in dict.fromkeys(map(str.strip, on)):
             if matched := _EQUAL.fullmatch(text):
                 ends, left, right = self._ends(text, matched.groups())
                 if ends[::-1] in equal:
                     ends, left, right = ends[::-1], right, left
-                pairs = equal.setdefault(ends, {})
-                pairs[right] = left
-                if len(pairs) > 1:
-                    self.edges = [edge for edge in self.edges if edge.ends != ends]
-                self._add(self._written(ends, pairs), ends, pairs)
+                equal.setdefault(ends, []).append((left, right))
             elif matched := _NEAR.fullmatch(text):
                 ends, left, right = self._ends(text, matched.groups()[:4])
-                self._add(text, ends, {right: left}, within=_distance(matched.group(5)))
+                self._note(others, ends, _Written(text, [(left, right)], within=_distance(matched.group(5))))
             elif matched := _BETWEEN.fullmatch(text):
-                self._read_between(text, matched.groups())
+                self._note(others, *self._between(text, matched.groups()))
             else:
                 raise OptionError(f"the condition {text!r} cannot be read; write {_FORMS}")
+        for ends, pairs in equal.items():
+            self._note(others, ends, _Written(self._text(ends, pairs), sorted(set(pairs))))
+        for ends, written in others.items():
+            self.edges.append(self._edge(ends, written))
 
-    def _written(self, ends: tuple[int, int], pairs: Mapping[str, str]) -> str:
+    @staticmethod
+    def _note(known: dict[tuple[int, int], "_Written"], ends: tuple[int, int], written: "_Written") -> None:
+        if ends in known or ends[::-1] in known:
+            raise OptionError(
+                f"{written.text!r}: the two relations have another condition; only equalities add up"
+            )
+        known[ends] = written
+
+    def _text(self, ends: tuple[int, int], pairs: Sequence[tuple[str, str]]) -> str:
         left, right = (self.names[end] for end in ends)
-        return " and ".join(f"{left}.{mine} = {right}.{theirs}" for theirs, mine in pairs.items())
+        return " and ".join(f"{left}.{mine} = {right}.{theirs}" for mine, theirs in sorted(set(pairs)))
 
-    def _read_between(self, text: str, parts: Sequence[str]) -> None:
+    def _between(self, text: str, parts: Sequence[str]) -> tuple[tuple[int, int], "_Written"]:
         point, least, greatest = parts[:2], parts[2:4], parts[4:]
         ends, left, right = self._ends(text, [*least, *point])
         _, other, _ = self._ends(text, [*greatest, *point])
         if least[0] != greatest[0]:
             raise OptionError(f"both bounds of {text!r} must be columns of the same relation")
-        self._add(text, ends, {right: left}, between=(left, other))
+        return ends, _Written(text, [(left, right)], between=(left, other))
 
-    def _add(
-        self,
-        text: str,
-        ends: tuple[int, int],
-        pairs: Mapping[str, str],
-        within: Distance | None = None,
-        between: tuple[str, str] | None = None,
-    ) -> None:
-        if any(set(edge.ends) == set(ends) for edge in self.edges):
-            raise OptionError(f"{text!r}: the two relations have another condition; only equalities add up")
+    def _edge(self, ends: tuple[int, int], written: "_Written") -> Edge:
+        """The condition, checked; where both sides are alike either may be the one whose type counts."""
         try:
-            condition = Condition(self._schemas[ends[RIGHT]], pairs, within, between)
-            for side, end in enumerate(ends):
-                condition.bounds(side, plain_columns(no_rows(self._schemas[end])))
-        except SchemaError as error:
-            raise SchemaError(f"in the condition {text!r}: {error}") from error
-        self.edges.append(Edge(ends, condition, text))
+            return self._checked(ends, written)
+        except (SchemaError, OptionError) as error:
+            if written.between is None:
+                with contextlib.suppress(SchemaError, OptionError):
+                    return self._checked(ends[::-1], written.swapped)
+            raise type(error)(f"in the condition {written.text!r}: {error}") from error
+
+    def _checked(self, ends: tuple[int, int], written: "_Written") -> Edge:
+        condition = Condition(self._schemas[ends[RIGHT]], written.pairs, written.within, written.between)
+        for side, end in enumerate(ends):
+            condition.bounds(side, plain_columns(no_rows(self._schemas[end])))
+        return Edge(ends, condition, written.text)
 
     def _ends(self, text: str, parts: Sequence[str]) -> tuple[tuple[int, int], str, str]:
         """The two relations and columns of r1.a, r2.b."""
         numbers, columns = [], []
-        for name, quoted in zip(parts[::2], parts[1::2], strict=True):
-            column = quoted.strip('"')
+        for name, column in zip(*(map(_unquoted, parts[first::2]) for first in (0, 1)), strict=True):
             if name not in self.names:
                 raise OptionError(f"{text!r} names {name!r}, which is none of {', '.join(self.names)}")
             schema = self._schemas[self.names.index(name)]
@@ -173,6 +195,10 @@ class JoinGraph:
                 f"no condition leads from {self.names[0]} to {', '.join(apart)}; add one, as they would make "
                 "every combination"
             )
+
+
+def _unquoted(name: str) -> str:
+    return name.strip('"')
 
 
 def _distance(text: str) -> Distance:

@@ -15,7 +15,7 @@ from adjoin.streamjoin.manyway.recalled import MORE_BYTES, Recalled
 from adjoin.streamjoin.manyway.results import ManyResults
 from adjoin.streamjoin.manyway.spec import ManyInputs
 from adjoin.streamjoin.reading import BlockReader
-from adjoin.streamjoin.sizes import Reading
+from adjoin.streamjoin.sizes import ReadingMany
 
 _ENTRY_BYTES, _MERGE_BYTES = 33, 33
 """The most that an index takes of a tuple, and once more while it is merged."""
@@ -51,9 +51,8 @@ class ManyInputJoin(SpillingJoin):
         self._order = ProbeOrder(spec.graph)
         self._rooms: list[Recalled] = []
         attributes = max(map(len, spec.attributes))
-        self.reading = Reading(
-            inner=len(spec), row_bytes=MORE_BYTES + attributes * _ENTRY_BYTES + _MERGE_BYTES
-        )
+        row_bytes = MORE_BYTES + attributes * _ENTRY_BYTES + _MERGE_BYTES
+        self.reading = ReadingMany(row_bytes=row_bytes, inner=len(spec) - 2)
         super().__init__(spec.graph.names, spec.schemas, spec.schema, spec.are_points, memory, **options)
         self._matching = Matching(spec, self._inputs, self._order, self._limit)
 
@@ -94,6 +93,9 @@ class ManyInputJoin(SpillingJoin):
         """Those of all joins that spill, and `selectivities`: the share of pairs that meet each condition."""
         return {**super().metrics(), "selectivities": self._order.selectivities}
 
+    def _identity(self) -> list[Any]:
+        return [*super()._identity(), [edge.text for edge in self._spec.graph.edges]]
+
     def _more_facts(self) -> dict[str, Any]:
         return {"order": self._order.to_json()}
 
@@ -119,7 +121,9 @@ class ManyInputJoin(SpillingJoin):
         return Box()
 
     def _make_cleanup(self) -> ManyCleanup:
-        portion_bytes = self._sizes.work_bytes // 4
+        for tuples in self._inputs if any(map(len, self._blocks)) else ():
+            tuples.slots.close()  # all are on disk; those that come back have as many slots
         memory_bytes = self._budget.free_bytes - _BLOCKS_IN_FLIGHT * self._sizes.slot_bytes
+        portion_bytes = min(self._sizes.work_bytes // 4, memory_bytes // (8 * len(self._spec)))
         recalled = self._recalled(self._sizes.slots, memory_bytes)
         return ManyCleanup(self._spec.graph, self._reader, recalled, self._box, memory_bytes, portion_bytes)

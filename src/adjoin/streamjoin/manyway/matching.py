@@ -67,7 +67,9 @@ class Matching:
         self._limit = limit
 
     def of(self, relation: int, batch: pa.RecordBatch, keys: Keys) -> Iterator[Match]:
-        """Rows of a relation, with tuples of all others."""
+        """Rows of a relation, with tuples of all others; nothing where one of them has none."""
+        if not all(len(tuples) for number, tuples in enumerate(self._inputs) if number != relation):
+            return
         rows = np.arange(batch.num_rows, dtype=np.int32)
         match = Match({relation: InBatch(batch, sizes_of(batch), rows)}, batch.num_rows)
         yield from self._extended(match, {relation: keys})
@@ -102,7 +104,7 @@ class Matching:
 
     def keys_of(self, match: Match, relation: int, attribute: int) -> tuple[Array, Array]:
         """The keys of the tuples of a relation."""
-        names = self._spec.key_columns(relation, attribute)
+        names = tuple(dict.fromkeys(self._spec.key_columns(relation, attribute)))
         batch = pa.RecordBatch.from_arrays(match.columns(relation, names), names=list(names))
         low, high, _ = self._spec.keys(relation, attribute, batch)
         return low, high

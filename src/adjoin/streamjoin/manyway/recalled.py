@@ -95,7 +95,7 @@ class Recalled:
 
     def keep(self, relation: int, batch: pa.RecordBatch) -> None:
         """Keep tuples by key."""
-        self.inputs[relation].add(*self._spec.keyed(relation, batch))
+        self.inputs[relation].add(*self._spec.keyed(relation, batch), densely=True)
 
     def joined(self, relation: int, batch: pa.RecordBatch) -> Iterator[tuple[Match, Array]]:
         """Tuples with those of all other relations that are here; and which have not met in memory.

@@ -60,7 +60,7 @@ class World:
         self.joined: set[tuple[int, ...]] = set()
 
     def next_step(self):
-        return self.box.next_step(self.graph, self.blocks, self.most_outer)
+        return self.box.next_step(self.graph, self.blocks, lambda *_: self.most_outer)
 
     def work(self, steps):
         while steps and (step := self.next_step()) is not None:

@@ -51,6 +51,28 @@ def test_edges_come_in_the_order_in_which_they_are_mentioned():
     assert graph.edges[-1].text == "r1.a = r2.a and r1.b = r2.b"
 
 
+def test_equalities_are_all_kept_and_said_twice_are_one():
+    (edge,) = JoinGraph(some(2), ["r1.a = r2.b", "r1.b = r2.b", "r2.b = r1.a"]).edges
+    assert edge.condition.columns(0) == ("a", "b")
+    assert edge.condition.columns(1) == ("b", "b")
+
+
+def test_a_key_of_several_columns_is_one_in_any_order():
+    spec = ManyInputs(some(3), ["r1.a = r2.a", "r1.b = r2.b", "r2.b = r3.b", "r2.a = r3.a"])
+    assert spec.has_one_key
+
+
+def test_either_side_may_have_the_narrower_type():
+    relations = {"x": pa.schema([("k", pa.float64())]), "y": pa.schema([("k", pa.int32())])}
+    for on in ("x.k = y.k", "y.k = x.k", "abs(x.k - y.k) <= 2"):
+        assert len(JoinGraph(relations, [on]).edges) == 1
+
+
+def test_names_that_are_no_words_are_quoted():
+    graph = JoinGraph({"order-items": SCHEMA, "r2": SCHEMA}, ['"order-items"."c d" = r2.a'])
+    assert graph.edges[0].ends == (0, 1)
+
+
 def test_attributes_with_the_same_keys_are_one():
     star = ManyInputs(some(4), ["r1.a = r2.a", "r2.a = r3.a", "r3.a = r4.a"])
     assert [len(edges) for edges in star.attributes] == [1, 1, 1, 1]

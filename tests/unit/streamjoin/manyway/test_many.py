@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adjoin import BudgetError, CorruptionError, StorageError
+from adjoin import MINER, AdjoinError, BudgetError, CorruptionError, StorageError
+from adjoin.parts.clock import SimulatedClock
 from tests.unit.streamjoin.manyway.relations import JOINS, Tree, drain
 
 CHAIN, HUB, SNOWFLAKE = [0, 1, 2], [0, 0, 0], [0, 0, 1, 1, 2]
@@ -249,8 +250,9 @@ def test_keys_of_every_kind(name, kind):
         relations[relation] = pa.table(columns)
     on = ["x.a = y.a", "y.b = z.b", "z.c = y.c"]
     schemas = {relation: table.schema for relation, table in relations.items()}
+    options = {"max_outer": 2} if name == "miner" else {}
     found = []
-    with JOINS[name](schemas, on, memory="420KB", block_bytes=4096, max_outer=2) as join:
+    with JOINS[name](schemas, on, memory="420KB", block_bytes=4096, **options) as join:
         for begin in range(0, 1_200, 100):
             for relation, table in relations.items():
                 (batch,) = table.slice(begin, 100).to_batches()
@@ -269,3 +271,88 @@ def test_keys_of_every_kind(name, kind):
         for relation in "xyz":
             nested = [item[0]["at"] for item in batch[f"{relation}_nested"].to_pylist()]
             assert nested == batch[f"{relation}_n"].to_pylist()
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_a_column_may_be_in_a_key_twice(name):
+    rows = {column: np.random.default_rng(seed).integers(0, 9, 60) for seed, column in enumerate("ab")}
+    batch = pa.record_batch({**rows, "n": np.arange(60)})
+    on = ["x.a = y.a", "x.a = y.b", "z.n = y.n"]
+    found: list[Any] = []
+    with JOINS[name]({"x": batch.schema, "y": batch.schema, "z": batch.schema}, on, memory="4MB") as join:
+        for relation in "xyz":
+            found += list(join.push(relation, batch))
+        found += list(join.finish())
+    expected = sum(int((rows["a"] == a).sum()) for a, b in zip(rows["a"], rows["b"], strict=True) if a == b)
+    assert sum(each.num_rows for each in found) == expected > 0
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_a_pause_after_a_finish_that_failed_repeats_nothing(name, monkeypatch):
+    tree = Tree(CHAIN, ["equality"] * 3, 300, 1)
+    found: list[Any] = []
+    calls, real = itertools.count(), os.preadv
+
+    def refused_once(*arguments: Any) -> int:
+        if next(calls) == 60:
+            raise OSError(errno.EIO, "no")
+        return int(real(*arguments))
+
+    with tree.join(name) as join:
+        for relation in range(4):
+            found += list(join.push(tree.names[relation], tree.draw(relation, 800)))
+        monkeypatch.setattr("adjoin.parts.spill.os.preadv", refused_once)
+        with pytest.raises(StorageError):
+            found.extend(iter(join.finish()))
+        found += list(join.idle(5.0))
+        found += list(join.finish())
+    assert tree.found(found) == tree.expected()
+
+
+def test_a_snapshot_of_another_join_is_refused():
+    tree = Tree(CHAIN, ["equality"] * 3, 300, 1)
+    other = Tree(CHAIN, ["equality", "band", "equality"], 300, 1)
+    with tree.join("miner") as join:
+        for relation in range(4):
+            drain(join.push(tree.names[relation], tree.draw(relation, 300)))
+        values = list(join.snapshot())
+    for wrong in (other.join("miner"), tree.join("mjoin")):
+        with wrong, pytest.raises(AdjoinError, match="snapshot of"):
+            wrong.restore(values)
+
+
+@pytest.mark.parametrize("length", [3_400, 3_500, 3_550, 3_580])
+def test_rows_that_hardly_fit_a_block(length):
+    schema = pa.schema([("k", pa.int64()), ("text", pa.string())])
+    batch = pa.record_batch(
+        {"k": np.arange(60) % 20, "text": ["x" * (length if at % 3 else 40) for at in range(60)]}
+    )
+    found = 0
+    options: dict[str, Any] = {"block_bytes": 4096, "max_outer": 2, "clock": SimulatedClock()}
+    relations = {"x": schema, "y": schema, "z": schema}
+    with MINER(relations, ["x.k = y.k", "y.k = z.k"], memory="420KB", **options) as join:
+        for _ in range(3):
+            for relation in relations:
+                found += drain(join.push(relation, batch.cast(schema)))
+            found += drain(join.idle(0.3))
+            join.check_invariants()
+        assert join.metrics()["blocks_flushed"] > 20
+        found += drain(join.finish())
+    assert found == 20 * 9**3
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_many_narrow_inputs_leave_in_time(name):
+    """Rows of one size leave holes, which are noted until other rows are in them."""
+    schema = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+    relations = {f"r{number}": schema for number in range(6)}
+    on = [f"r0.k = r{number}.k" for number in range(1, 6)]
+    random = np.random.default_rng(1)
+    with JOINS[name](relations, on, memory="3MB") as join:
+        for _ in range(12):
+            for relation in relations:
+                keys = random.integers(0, 10**9, 2_000)
+                drain(join.push(relation, pa.record_batch({"k": keys, "n": keys})))
+        join.check_invariants()
+        assert join.metrics()["blocks_flushed"] > 10
+        assert drain(join.finish()) >= 0

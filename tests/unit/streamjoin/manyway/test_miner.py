@@ -51,13 +51,21 @@ def test_what_is_known_of_selectivities_fades_slowly():
 def test_a_row_stops_at_the_first_relation_that_has_nothing_for_it():
     tree = chain()
     with tree.join("miner") as join:
-        for relation in (1, 2):
+        for relation in (1, 2, 3):
             drain(join.push(tree.names[relation], tree.draw(relation, 100)))
         before = join._order.to_json()
-        # Rows of r0 ask r1, and those with a match r2; there is nothing of r3.
+        # Rows of r0 ask r1, those with a match r2, and those with another one r3.
         drain(join.push("r0", tree.draw(0, 100)))
         pairs = [after[0] - known[0] for after, known in zip(join._order.to_json(), before, strict=True)]
-    assert pairs[0] > pairs[1] > 0
+    assert pairs[0] > pairs[1] > pairs[2] >= 0
+
+
+def test_nobody_is_asked_while_a_relation_has_no_tuples():
+    tree = chain()
+    with tree.join("miner") as join:
+        for relation in (1, 2, 0):
+            assert drain(join.push(tree.names[relation], tree.draw(relation, 100))) == 0
+        assert set(join.metrics()["selectivities"].values()) == {0.0}
 
 
 def test_regions_count_final_results_alone():
