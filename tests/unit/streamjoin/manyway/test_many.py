@@ -19,6 +19,8 @@ from adjoin.parts.clock import SimulatedClock
 from tests.unit.streamjoin.manyway.relations import JOINS, Tree, drain
 
 CHAIN, HUB, SNOWFLAKE = [0, 1, 2], [0, 0, 0], [0, 0, 1, 1, 2]
+EACH = pytest.mark.parametrize("name", ["miner", pytest.param("mjoin", marks=pytest.mark.slow)])
+"""MJoin shares all but its flush policy with MINER."""
 SHAPES = pytest.mark.parametrize(
     ("parents", "has_one_key"),
     [([0], False), (CHAIN, False), (HUB, False), (SNOWFLAKE, False), (HUB, True)],
@@ -87,7 +89,7 @@ def check_every_result(name, is_restored, tree, items):
     assert results == metrics["rows_out"] == sum(batch.num_rows for batch in found)
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 @SHAPES
 def test_results_come_in_all_phases(name, parents, has_one_key):
     """But for six relations: what is in memory of all of them at a time has a result too rarely."""
@@ -112,14 +114,14 @@ def test_results_come_in_all_phases(name, parents, has_one_key):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_restored", [False, True])
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 @given(tree=trees(), items=arrivals(200))
 @settings(max_examples=250)
 def test_every_result_comes_exactly_once_in_many_more_cases(name, is_restored, tree, items):
     check_every_result(name, is_restored, tree, items)
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 @SHAPES
 def test_the_least_memory_is_enough(name, parents, has_one_key):
     tree = Tree(parents, ["equality"] * len(parents), 400, 1, has_one_key)
@@ -146,7 +148,7 @@ def least_memory(tree, name):
     raise AssertionError("no memory is enough")
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 def test_one_key_everywhere(name):
     tree = Tree([0, 1], ["equality"] * 2, 1, 1)
     found: list[Any] = []
@@ -160,7 +162,7 @@ def test_one_key_everywhere(name):
     assert tree.found(found) == tree.expected()
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 def test_a_relation_without_rows(name):
     tree = Tree(CHAIN, ["equality"] * 3, 20, 1)
     with tree.join(name) as join:
@@ -170,7 +172,7 @@ def test_a_relation_without_rows(name):
         assert list(join.finish()) == []
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 @pytest.mark.parametrize(
     ("call", "number", "complaint"),
     [("pwrite", errno.ENOSPC, "make room"), ("preadv", errno.EIO, "cannot read")],
@@ -213,7 +215,7 @@ def test_what_the_disk_refuses_is_said_and_nothing_is_lost(name, call, number, c
     assert tree.found(found) == tree.expected()
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 def test_a_damaged_block_is_found(name):
     tree = Tree(CHAIN, ["equality"] * 3, 300, 1)
     with tree.join(name) as join:
@@ -233,7 +235,7 @@ KEYS: dict[str, tuple[pa.DataType, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_kind(name, kind):
     """Two columns make the key of the second condition; nested columns pass by."""
@@ -273,7 +275,7 @@ def test_keys_of_every_kind(name, kind):
             assert nested == batch[f"{relation}_n"].to_pylist()
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 def test_a_column_may_be_in_a_key_twice(name):
     rows = {column: np.random.default_rng(seed).integers(0, 9, 60) for seed, column in enumerate("ab")}
     batch = pa.record_batch({**rows, "n": np.arange(60)})
@@ -287,7 +289,7 @@ def test_a_column_may_be_in_a_key_twice(name):
     assert sum(each.num_rows for each in found) == expected > 0
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 def test_a_pause_after_a_finish_that_failed_repeats_nothing(name, monkeypatch):
     tree = Tree(CHAIN, ["equality"] * 3, 300, 1)
     found: list[Any] = []
@@ -341,7 +343,7 @@ def test_rows_that_hardly_fit_a_block(length):
     assert found == 20 * 9**3
 
 
-@pytest.mark.parametrize("name", JOINS)
+@EACH
 def test_many_narrow_inputs_leave_in_time(name):
     """Rows of one size leave holes, which are noted until other rows are in them."""
     schema = pa.schema([("k", pa.int64()), ("n", pa.int64())])
