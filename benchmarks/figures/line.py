@@ -60,7 +60,7 @@ class Line(SimulatedClock):
     Attributes:
         relations: The relations.
         batches: Their rows.
-        most_outside: The most rows that found no room in the input buffer.
+        most_outside: The most rows that had found no room in the input buffer when a reactive phase ended.
         refused: How often that was.
     """
 
@@ -78,6 +78,7 @@ class Line(SimulatedClock):
         self._offers = silence > 0
         self._ahead_rows = ahead_rows
         self._is_idle = False
+        self._phases, self._outside = 0, 0
         self.most_outside = 0
         self.refused = 0.0
 
@@ -106,7 +107,13 @@ class Line(SimulatedClock):
                         self._taken[side] -= batch.num_rows
                         self.refused += 1
             if self._is_idle:
-                self.most_outside = max(self.most_outside, self._waiting())
+                self._note_outside(self._join.counts.reactive_phases)
+
+    def _note_outside(self, phases: int) -> None:
+        """Where a reactive phase has ended, it kept waiting what was outside when it last read a block."""
+        if phases > self._phases:
+            self.most_outside = max(self.most_outside, self._outside)
+        self._phases, self._outside = phases, self._waiting()
 
     def _let_pass(self, seconds: float) -> None:
         super().sleep(seconds)

@@ -46,7 +46,7 @@ class Setting:
         silence: How long nothing arrives behind each tenth of a relation, as a share of its time.
         arrived: The share of the input that has arrived when results are counted.
         within: Band of the join; None: equality.
-        max_outer: Outer blocks of a reactive phase of DINER, of 4 KB; the paper's 19 have 10 KB.
+        max_outer: Outer blocks of a reactive phase of DINER, of 8 KB; the paper's 19 have 10 KB.
     """
 
     algorithm: str = "DINER"
