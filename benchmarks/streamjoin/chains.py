@@ -1,7 +1,6 @@
 """Four streams joined as a chain: r1.a = r2.a, r2.b = r3.b, r3.c = r4.c."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.workloads import Records, Zipf
+from benchmarks.streamjoin.inputs import ROW_BYTES, Generated
 
-ROW_BYTES = 100
 BATCH_ROWS = 2_000
 NAMES = ("r1", "r2", "r3", "r4")
 KEYS = {"r1": ["a"], "r2": ["a", "b"], "r3": ["b", "c"], "r4": ["c"]}
@@ -22,21 +21,8 @@ KINDS = {
 _APART = 0.04
 
 
-@dataclass(frozen=True)
-class Chain:
-    """Four relations of so many rows each.
-
-    Attributes:
-        kind: One of `KINDS`.
-        rows: Rows of each.
-        seed: Of keys and payloads.
-        folder: Where they are kept.
-    """
-
-    kind: str
-    rows: int
-    seed: int
-    folder: Path
+class Chain(Generated):
+    """Four relations, of one of `KINDS`."""
 
     @property
     def bytes(self) -> int:
@@ -45,8 +31,7 @@ class Chain:
 
     def paths(self) -> tuple[Path, ...]:
         """The files of the relations; written if they are not there."""
-        kind = self.kind.replace(", ", "-")
-        paths = tuple(self.folder / f"{kind}-{self.rows}-{self.seed}-{name}.arrow" for name in NAMES)
+        paths = tuple(map(self.path, NAMES))
         for name, path in zip(NAMES, paths, strict=True):
             if not path.exists():
                 self._write(name, path)

@@ -19,11 +19,11 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """Two inputs of so many rows each.
+class Generated:
+    """Inputs of so many rows each.
 
     Attributes:
-        kind: One of `KINDS`.
+        kind: What their keys are like.
         rows: Rows of each.
         seed: Of keys and payloads.
         folder: Where they are kept.
@@ -34,6 +34,15 @@ class Inputs:
     seed: int
     folder: Path
 
+    def path(self, name: str) -> Path:
+        """The file of an input."""
+        kind = self.kind.replace(", ", "-")
+        return self.folder / f"{kind}-{self.rows}-{self.seed}-{name}.arrow"
+
+
+class Inputs(Generated):
+    """Two inputs, of one of `KINDS`."""
+
     @property
     def bytes(self) -> int:
         """Of both."""
@@ -41,13 +50,11 @@ class Inputs:
 
     def paths(self) -> tuple[Path, Path]:
         """The files of left and right; written if they are not there."""
-        paths = tuple(
-            self.folder / f"{self.kind}-{self.rows}-{self.seed}-{side}.arrow" for side in ("left", "right")
-        )
+        paths = self.path("left"), self.path("right")
         for side, path in enumerate(paths):
             if not path.exists():
                 self._write(side, path)
-        return paths[0], paths[1]
+        return paths
 
     def _write(self, side: int, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

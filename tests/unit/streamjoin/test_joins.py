@@ -1,7 +1,6 @@
 """All joins of two streams: every pair exactly once, whatever arrives when, in memory never exceeded."""
 
 import errno
-import itertools
 import os
 from typing import Any
 
@@ -22,7 +21,6 @@ from adjoin import (
 )
 from adjoin.kernels.hashing import scatter
 from adjoin.master.device import Cost
-from adjoin.streamjoin.frame import SpillingJoin
 from tests.unit.streamjoin.inputs import (
     CONDITIONS,
     JOINS,
@@ -36,6 +34,7 @@ from tests.unit.streamjoin.inputs import (
     pairs_of,
     small,
 )
+from tests.unit.streamjoin.refusals import Refusals
 
 
 def arrivals(most_rows):
@@ -202,41 +201,16 @@ def test_a_pause_shorter_than_the_patience_is_no_reactive_phase():
 )
 def test_what_the_disk_refuses_is_said_and_nothing_is_lost(name, call, number, complaint, monkeypatch):
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
-    calls, real = itertools.count(), getattr(os, call)
-
-    def refused_now_and_then(*arguments: Any) -> int:
-        now = next(calls)
-        if now < 400 and now % 9 == 8:
-            raise OSError(number, os.strerror(number))
-        return int(real(*arguments))
-
-    monkeypatch.setattr(f"adjoin.parts.spill.os.{call}", refused_now_and_then)
-    found: list[pa.RecordBatch] = []
-    complaints: list[str] = []
-
-    def go_on(work: Any) -> bool:
-        try:
-            found.extend(iter(work))
-        except StorageError as error:
-            complaints.append(str(error))
-            return False
-        return True
-
-    def go_on_until_done(work: Any, join: SpillingJoin) -> None:
-        while not go_on(work):
-            join.check_invariants()
-            work = join.idle(0)
-
+    disk = Refusals(monkeypatch, call, number, calls=400)
     with small(name) as join:
         for _ in range(8):
             for side, rows in (("left", left), ("right", right)):
-                go_on_until_done(join.push(side, rows.draw(500)), join)
-            go_on_until_done(join.idle(0.3), join)
-        while not go_on(join.finish()):
-            continue
-    assert len(complaints) > 3
-    assert all(complaint in said for said in complaints)
-    assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
+                disk.go_on(join, join.push(side, rows.draw(500)))
+            disk.go_on(join, join.idle(0.3))
+        disk.finish(join)
+    assert len(disk.complaints) > 3
+    assert all(complaint in said for said in disk.complaints)
+    assert pairs_of(disk.found) == expected(left.table, right.table, "l.k = r.k")
 
 
 @pytest.mark.parametrize("name", each(SPILLING))

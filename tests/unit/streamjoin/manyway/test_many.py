@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from adjoin import MINER, AdjoinError, BudgetError, CorruptionError, StorageError
 from adjoin.parts.clock import SimulatedClock
 from tests.unit.streamjoin.manyway.relations import JOINS, Tree, drain
+from tests.unit.streamjoin.refusals import Refusals
 
 CHAIN, HUB, SNOWFLAKE = [0, 1, 2], [0, 0, 0], [0, 0, 1, 1, 2]
 EACH = pytest.mark.parametrize("name", ["miner", pytest.param("mjoin", marks=pytest.mark.slow)])
@@ -179,40 +180,16 @@ def test_a_relation_without_rows(name):
 )
 def test_what_the_disk_refuses_is_said_and_nothing_is_lost(name, call, number, complaint, monkeypatch):
     tree = Tree(CHAIN, ["equality"] * 3, 700, 1)
-    calls, real = itertools.count(), getattr(os, call)
-
-    def refused_now_and_then(*arguments: Any) -> int:
-        now = next(calls)
-        if now < 600 and now % 9 == 8:
-            raise OSError(number, os.strerror(number))
-        return int(real(*arguments))
-
-    monkeypatch.setattr(f"adjoin.parts.spill.os.{call}", refused_now_and_then)
-    found: list[pa.RecordBatch] = []
-    complaints: list[str] = []
-
-    def go_on(work: Any) -> bool:
-        try:
-            found.extend(iter(work))
-        except StorageError as error:
-            complaints.append(str(error))
-            return False
-        return True
-
+    disk = Refusals(monkeypatch, call, number, calls=600)
     with tree.join(name) as join:
         for _ in range(10):
             for relation in range(4):
-                work = join.push(tree.names[relation], tree.draw(relation, 120))
-                while not go_on(work):
-                    join.check_invariants()
-                    work = join.idle(0)
-            while not go_on(join.idle(0.5)):
-                join.check_invariants()
-        while not go_on(join.finish()):
-            continue
-    assert len(complaints) > 3
-    assert all(complaint in said for said in complaints)
-    assert tree.found(found) == tree.expected()
+                disk.go_on(join, join.push(tree.names[relation], tree.draw(relation, 120)))
+            disk.go_on(join, join.idle(0.5))
+        disk.finish(join)
+    assert len(disk.complaints) > 3
+    assert all(complaint in said for said in disk.complaints)
+    assert tree.found(disk.found) == tree.expected()
 
 
 @EACH
