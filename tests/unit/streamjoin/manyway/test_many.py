@@ -117,7 +117,7 @@ def test_results_come_in_all_phases(name, parents, has_one_key):
 @pytest.mark.parametrize("is_restored", [False, True])
 @EACH
 @given(tree=trees(), items=arrivals(200))
-@settings(max_examples=250)
+@settings(max_examples=100)
 def test_every_result_comes_exactly_once_in_many_more_cases(name, is_restored, tree, items):
     check_every_result(name, is_restored, tree, items)
 
