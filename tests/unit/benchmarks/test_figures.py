@@ -10,10 +10,10 @@ import pytest
 from adjoin.workloads import ConstantRate
 from benchmarks.figures import page, store
 from benchmarks.figures.catalogue import chosen, figures
-from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Sweep, Verdict, World
+from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Measurement, Sweep, Verdict, World
 from benchmarks.figures.masters import KeyedMaster
 from benchmarks.figures.measures import sustainable_rate
-from benchmarks.figures.run import measure_curve
+from benchmarks.figures.run import measure, measure_curve
 from benchmarks.figures.setting import Setting
 from benchmarks.figures.simulation import Machine, Stream, highest_rate, keeps_up, service, simulated_machine
 from benchmarks.figures.ssij.setting import SSIJ
@@ -118,6 +118,38 @@ def small() -> Figure[Setting]:
         devices=(SIMULATED, REAL),
         verdict=lambda curves: Verdict(curves.growth("SSIJ") > 1.2, f"{curves.growth('SSIJ'):.1f}", "why"),
     )
+
+
+def test_a_point_that_stands_in_two_figures_is_measured_once(tmp_path, monkeypatch):
+    measured = []
+
+    def double(setting: float, _: World) -> Measurement:
+        measured.append(setting)
+        return Measurement(2 * setting)
+
+    def figure(name: str, *values: float) -> Figure[float]:
+        return Figure(
+            name=name,
+            paper=figures()["ssij-05"].paper,
+            title="",
+            claim="",
+            sweep=Sweep("x", values, lambda setting, x: setting + x),
+            contenders={"low": 0.0, "high": 10.0},
+            measure=double,
+            verdict=lambda _: Verdict(holds=True, number=""),
+            unit="",
+        )
+
+    both = {"first": figure("first", 1, 2, 3), "second": figure("second", 2, 11, 4)}
+    monkeypatch.setattr("benchmarks.figures.run.figures", lambda: both)
+    world = World(1, tmp_path)
+    curves = list(measure([(each, world) for each in both.values()], 1))
+    assert sorted(measured) == [1, 2, 3, 4, 11, 12, 13, 14, 21]
+    found = {(each.figure, each.contender): [point["value"] for point in each.points] for each in curves}
+    assert found["first", "low"] == [2, 4, 6]
+    assert found["first", "high"] == [22, 24, 26]
+    assert found["second", "low"] == [4, 22, 8]
+    assert found["second", "high"] == [24, 42, 28]
 
 
 def test_the_same_figure_gives_the_same_numbers_again(tmp_path, monkeypatch):
