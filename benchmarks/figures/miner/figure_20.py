@@ -13,7 +13,7 @@ _BOUND = "2 inputs, the most that is possible"
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Four inputs: 55 % at least in 5 % of memory, 80 % in 20 %; not much less than two inputs have."""
+    """Four inputs: 55 % at least in 5 % of memory, 80 % in 20 %; at most 20 points less than two inputs."""
     four, two, most = curves["4 inputs"], curves["2 inputs"], curves[_BOUND]
     loss = max(before - after for before, after in zip(two, four, strict=True))
     holds = four[0] >= 55 and four[-1] >= 80 and loss <= 20

@@ -5,7 +5,7 @@ from benchmarks.figures.miner.measures import share_online
 from benchmarks.figures.miner.relations import ONE_KEY
 from benchmarks.figures.miner.setting import MEMORY_SWEEP, PAPER, Setting
 
-WHY = "See the number."
+WHY = "A bucket that leaves takes the most frequent keys with it; how often depends on the buckets."
 
 
 def verdict(curves: Curves) -> Verdict:

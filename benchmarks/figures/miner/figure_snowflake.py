@@ -5,11 +5,11 @@ from benchmarks.figures.miner.measures import share_online
 from benchmarks.figures.miner.relations import CHAINS, SNOWFLAKE
 from benchmarks.figures.miner.setting import MEMORY_SWEEP, PAPER, Setting
 
-WHY = "See the number."
+WHY = "All relations become equally large, so that every further one takes its share of R2 and R3."
 
 
 def verdict(curves: Curves) -> Verdict:
-    """What two more inputs cost, and what MINER has that MJoin's naive extension has not."""
+    """Two more inputs cost 20 points at most, and MJoin's naive extension has less."""
     chain, snowflake = curves["MINER, chain of four"], curves["MINER, snowflake of six"]
     loss = max(before - after for before, after in zip(chain, snowflake, strict=True))
     ratios = curves.ratios("MINER, snowflake of six", "MJoin, snowflake of six")
