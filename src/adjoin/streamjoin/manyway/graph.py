@@ -58,6 +58,10 @@ class _Written:
     between: tuple[str, str] | None = None
 
     @property
+    def is_equality(self) -> bool:
+        return self.within is None and self.between is None
+
+    @property
     def swapped(self) -> "_Written":
         return replace(self, pairs=[(right, left) for left, right in self.pairs])
 
@@ -104,37 +108,39 @@ class JoinGraph:
 
     def _read(self, on: Sequence[str]) -> None:
         """Edges in the order in which their relations are first mentioned together."""
-        equal: dict[tuple[int, int], list[tuple[str, str]]] = {}
-        others: dict[tuple[int, int], _Written] = {}
-        for text in dict.fromkeys(map(str.strip, on)):
-            if matched := _EQUAL.fullmatch(text):
-                ends, left, right = self._ends(text, matched.groups())
-                if ends[::-1] in equal:
-                    ends, left, right = ends[::-1], right, left
-                equal.setdefault(ends, []).append((left, right))
-            elif matched := _NEAR.fullmatch(text):
-                ends, left, right = self._ends(text, matched.groups()[:4])
-                self._note(others, ends, _Written(text, [(left, right)], within=_distance(matched.group(5))))
-            elif matched := _BETWEEN.fullmatch(text):
-                self._note(others, *self._between(text, matched.groups()))
-            else:
-                raise OptionError(f"the condition {text!r} cannot be read; write {_FORMS}")
-        for ends, pairs in equal.items():
-            self._note(others, ends, _Written(self._text(ends, pairs), sorted(set(pairs))))
-        for ends, written in others.items():
+        found: dict[tuple[int, int], _Written] = {}
+        for text in map(str.strip, on):
+            ends, written = self._parsed(text)
+            if ends[::-1] in found:
+                ends, written = ends[::-1], written.swapped
+            before = found.get(ends)
+            if before is not None:
+                if not (before.is_equality and written.is_equality):
+                    raise OptionError(
+                        f"{text!r}: the two relations have another condition; only equalities add up"
+                    )
+                written = replace(before, pairs=sorted({*before.pairs, *written.pairs}))
+            found[ends] = written
+        for ends, written in found.items():
             self.edges.append(self._edge(ends, written))
 
-    @staticmethod
-    def _note(known: dict[tuple[int, int], "_Written"], ends: tuple[int, int], written: "_Written") -> None:
-        if ends in known or ends[::-1] in known:
-            raise OptionError(
-                f"{written.text!r}: the two relations have another condition; only equalities add up"
-            )
-        known[ends] = written
+    def _parsed(self, text: str) -> tuple[tuple[int, int], "_Written"]:
+        if matched := _EQUAL.fullmatch(text):
+            ends, left, right = self._ends(text, matched.groups())
+            return ends, _Written(text, [(left, right)])
+        if matched := _NEAR.fullmatch(text):
+            ends, left, right = self._ends(text, matched.groups()[:4])
+            return ends, _Written(text, [(left, right)], within=_distance(matched.group(5)))
+        if matched := _BETWEEN.fullmatch(text):
+            return self._between(text, matched.groups())
+        raise OptionError(f"the condition {text!r} cannot be read; write {_FORMS}")
 
-    def _text(self, ends: tuple[int, int], pairs: Sequence[tuple[str, str]]) -> str:
+    def _text(self, ends: tuple[int, int], written: "_Written") -> str:
+        """The condition as text; that of an equality has all its columns."""
+        if not written.is_equality:
+            return written.text
         left, right = (self.names[end] for end in ends)
-        return " and ".join(f"{left}.{mine} = {right}.{theirs}" for mine, theirs in sorted(set(pairs)))
+        return " and ".join(f"{left}.{mine} = {right}.{theirs}" for mine, theirs in written.pairs)
 
     def _between(self, text: str, parts: Sequence[str]) -> tuple[tuple[int, int], "_Written"]:
         point, least, greatest = parts[:2], parts[2:4], parts[4:]
@@ -152,13 +158,13 @@ class JoinGraph:
             if written.between is None:
                 with contextlib.suppress(SchemaError, OptionError):
                     return self._checked(ends[::-1], written.swapped)
-            raise type(error)(f"in the condition {written.text!r}: {error}") from error
+            raise type(error)(f"in the condition {self._text(ends, written)!r}: {error}") from error
 
     def _checked(self, ends: tuple[int, int], written: "_Written") -> Edge:
         condition = Condition(self._schemas[ends[RIGHT]], written.pairs, written.within, written.between)
         for side, end in enumerate(ends):
             condition.bounds(side, plain_columns(no_rows(self._schemas[end])))
-        return Edge(ends, condition, written.text)
+        return Edge(ends, condition, self._text(ends, written))
 
     def _ends(self, text: str, parts: Sequence[str]) -> tuple[tuple[int, int], str, str]:
         """The two relations and columns of r1.a, r2.b."""

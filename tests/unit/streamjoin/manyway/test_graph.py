@@ -47,8 +47,9 @@ def test_several_equalities_are_one_key():
 def test_edges_come_in_the_order_in_which_they_are_mentioned():
     on = ["r1.a = r2.a", "abs(r2.b - r3.b) <= 2", "r4.a between r3.a and r3.b", "r2.b = r1.b"]
     graph = JoinGraph(some(4), on)
-    assert [edge.ends for edge in graph.edges] == [(1, 2), (2, 3), (0, 1)]
-    assert graph.edges[-1].text == "r1.a = r2.a and r1.b = r2.b"
+    assert [edge.ends for edge in graph.edges] == [(0, 1), (1, 2), (2, 3)]
+    assert graph.edges[0].text == "r1.a = r2.a and r1.b = r2.b"
+    assert graph.edges[1].text == on[1]
 
 
 def test_equalities_are_all_kept_and_said_twice_are_one():
@@ -102,6 +103,8 @@ def test_distances():
         (2, ["r1.a = r9.a"], "r9"),
         (2, ["r1.a = r1.b"], "with itself"),
         (2, ["r1.a = r2.a", "abs(r1.b - r2.b) <= 1"], "only equalities add up"),
+        (2, ["abs(r2.b - r1.b) <= 1", "r1.a = r2.a"], "only equalities add up"),
+        (2, ["r1.a between r2.a and r2.b", "r2.a between r1.a and r1.b"], "only equalities add up"),
         (3, ["r1.a = r2.a", "r2.b = r3.b", "r3.a = r1.b"], "circle"),
         (4, ["r1.a = r2.a", "r3.a = r4.a"], "r3, r4"),
         (3, ["r1.a = r2.a"], "no condition leads from r1 to r3"),
