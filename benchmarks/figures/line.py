@@ -1,6 +1,7 @@
 """Streams on a simulated clock: rows arrive whatever a join is busy with, and results are counted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -8,9 +9,10 @@ from numpy.typing import NDArray
 
 from adjoin.master.device import HARD_DISK, Cost
 from adjoin.parts.clock import SimulatedClock
-from adjoin.streamjoin.frame import SpillingJoin
-from adjoin.streamjoin.sizes import Sizes
+from adjoin.streamjoin.frame import INPUT_SHARE, SpillingJoin
 from adjoin.workloads import ExponentialGaps, Fragments
+
+J = TypeVar("J", bound=SpillingJoin)
 
 ROW_BYTES = 200
 BLOCK_BYTES = 8192
@@ -28,11 +30,6 @@ def papers_disk() -> Cost:
     papers_seconds = HARD_DISK.positioning_seconds + HARD_DISK.block_seconds / share
     slower = share * papers_seconds / HARD_DISK.seconds(1, BLOCK_BYTES // 4096)
     return Cost(HARD_DISK.positioning_seconds * slower, HARD_DISK.block_seconds * slower)
-
-
-def set_aside(sizes: Sizes) -> int:
-    """Memory that is not for tuples."""
-    return sizes.notes_bytes + sizes.work_bytes + sizes.reading_bytes
 
 
 def arrival_times(batches: Sequence[pa.RecordBatch], silence: float, seed: int) -> list[NDArray[np.float64]]:
@@ -81,6 +78,35 @@ class Line(SimulatedClock):
         self._phases, self._outside = 0, 0
         self.most_outside = 0
         self.refused = 0.0
+
+    def join(self, make: Callable[..., J], memory: float, **options: Any) -> J:
+        """A join with memory for tuples, as a share of the input; what it sets aside comes on top.
+
+        Args:
+            make: Makes the join from its memory and options.
+            memory: The share.
+            **options: Those of the join.
+        """
+        tuples_bytes = int(memory * ROW_BYTES * sum(batch.num_rows for batch in self.batches))
+        options |= {"block_bytes": BLOCK_BYTES, "columns": [], "max_new": self._ahead_rows}
+        memory_bytes = tuples_bytes + (1 << 21)
+        for _ in range(6):  # what is set aside depends a little on the whole
+            with make(memory=memory_bytes, **options) as join:
+                aside = join._sizes.notes_bytes + join._sizes.work_bytes + join._sizes.reading_bytes
+            memory_bytes = int((tuples_bytes + aside) / (1 - INPUT_SHARE * self._offers))
+        return make(memory=memory_bytes, wait_seconds=WAIT_SECONDS, clock=self, disk=papers_disk(), **options)
+
+    def details(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """What explains the results of a join."""
+        return {
+            "online": metrics["results_online"],
+            "reactive": metrics["results_reactive"],
+            "blocks_flushed": metrics["blocks_flushed"],
+            "pages_read": metrics["pages_read"],
+            "buffer_most": metrics["input_buffer_rows_at_handover_max"] + self.most_outside,
+            "buffer_mean": metrics["input_buffer_rows_at_handover"] / max(1, metrics["reactive_phases"]),
+            "refused": self.refused,
+        }
 
     def feed(self, join: SpillingJoin) -> Iterator[tuple[float, int]]:
         """Hand all rows over; gives the share of them that has arrived, and the results so far."""

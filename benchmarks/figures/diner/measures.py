@@ -1,26 +1,17 @@
 """Runs a join on a simulated clock, and counts what it delivers before its inputs end."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjoin.streamjoin.frame import INPUT_SHARE, SpillingJoin
 from adjoin.streamjoin.spec import SIDES
 from adjoin.workloads import Records
 from benchmarks.figures.diner.setting import JOINS, Setting
 from benchmarks.figures.figure import Measurement, World
-from benchmarks.figures.line import (
-    BLOCK_BYTES,
-    MAX_NEW,
-    ROW_BYTES,
-    WAIT_SECONDS,
-    Line,
-    papers_disk,
-    set_aside,
-)
+from benchmarks.figures.line import MAX_NEW, ROW_BYTES, Line
 
 
 def results_online(setting: Setting, world: World) -> Measurement:
@@ -62,19 +53,15 @@ def _run(setting: Setting, world: World) -> _Run:
     batches = [Records(ROW_BYTES, seed=side).batch(each) for side, each in enumerate(keys)]
     ahead_rows = world.scaled(MAX_NEW) if setting.algorithm == "DINER" else 0
     line = Line(dict(zip(SIDES, batches, strict=True)), setting.silence, ahead_rows, world.seed)
-    with _operator(setting, line, ahead_rows) as join:
+    schema = batches[0].schema
+    options: dict[str, Any] = {"max_outer": setting.max_outer} if setting.algorithm == "DINER" else {}
+    if setting.within is not None:
+        options["within"] = setting.within
+    with line.join(
+        partial(JOINS[setting.algorithm], schema, schema, "key"), setting.memory, **options
+    ) as join:
         shares, results = zip(*line.feed(join), strict=True)
-        metrics = join.metrics()
-    phases = max(1, metrics["reactive_phases"])
-    details = {
-        "online": metrics["results_online"],
-        "reactive": metrics["results_reactive"],
-        "blocks_flushed": metrics["blocks_flushed"],
-        "pages_read": metrics["pages_read"],
-        "buffer_most": metrics["input_buffer_rows_at_handover_max"] + line.most_outside,
-        "buffer_mean": metrics["input_buffer_rows_at_handover"] / phases,
-        "refused": line.refused,
-    }
+        details = line.details(join.metrics())
     return _Run((np.array(shares), np.array(results)), _pairs(*keys, setting.within or 0), details)
 
 
@@ -84,20 +71,3 @@ def _pairs(left: NDArray[np.int64], right: NDArray[np.int64], within: int) -> in
     ends = np.concatenate(([0], np.cumsum(counts)))
     upper = np.searchsorted(values, left + within, "right")
     return int((ends[upper] - ends[np.searchsorted(values, left - within, "left")]).sum())
-
-
-def _operator(setting: Setting, line: Line, max_new: int) -> SpillingJoin:
-    schema = line.batches[0].schema
-    options: dict[str, Any] = {"max_new": max_new, "block_bytes": BLOCK_BYTES, "columns": []}
-    if setting.algorithm == "DINER":
-        options["max_outer"] = setting.max_outer
-    if setting.within is not None:
-        options["within"] = setting.within
-    make = JOINS[setting.algorithm]
-    tuples_bytes = int(setting.memory * ROW_BYTES * sum(batch.num_rows for batch in line.batches))
-    memory = tuples_bytes + (1 << 20)
-    for _ in range(6):  # what is set aside depends a little on the whole
-        with make(schema, schema, on="key", memory=memory, **options) as join:
-            memory = int((tuples_bytes + set_aside(join._sizes)) / (1 - INPUT_SHARE * (setting.silence > 0)))
-    times = {"wait_seconds": WAIT_SECONDS, "clock": line, "disk": papers_disk()}
-    return make(schema, schema, on="key", memory=memory, **times, **options)

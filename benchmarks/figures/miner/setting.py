@@ -29,12 +29,14 @@ class Setting:
         relations: What is joined.
         memory: For tuples and what is known of them, as a share of the input.
         silence: How long nothing arrives behind each tenth of a relation, as a share of its time.
+        max_outer: Outer blocks of a reactive phase of MINER, of 8 KB.
     """
 
     algorithm: str = "MINER"
     relations: Relations = CHAINS[4]
     memory: float = 0.05
     silence: float = 0.0
+    max_outer: int = 6
 
     def with_(self, **changes: Any) -> "Setting":
         """The same with other attributes."""
