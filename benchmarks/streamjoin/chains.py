@@ -1,6 +1,5 @@
 """Four streams joined as a chain: r1.a = r2.a, r2.b = r3.b, r3.c = r4.c."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -62,11 +61,3 @@ class Chain(Generated):
             return Zipf(self.rows, 0.0, seed=seed).draw(self.rows)
         lag = np.random.default_rng(seed).random(self.rows) * _APART * self.rows
         return np.argsort(np.arange(self.rows) + lag)
-
-
-def in_turn(paths: tuple[Path, ...]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Batches of all relations in turn, as they arrive."""
-    files = [pa.ipc.open_file(pa.memory_map(str(path))) for path in paths]
-    for number in range(files[0].num_record_batches):
-        for name, file in zip(NAMES, files, strict=True):
-            yield name, file.get_batch(number)

@@ -6,8 +6,9 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ import pyarrow as pa
 
 from adjoin import DINER, MINER, SymmetricHashJoin
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.spec import SIDES
 from benchmarks.streamjoin.cascade import Cascade
-from benchmarks.streamjoin.chains import NAMES, ON, in_turn
-from benchmarks.streamjoin.inputs import alternating, open_table
+from benchmarks.streamjoin.chains import NAMES, ON
+from benchmarks.streamjoin.inputs import in_turn, open_table
 
 SETTINGS = {
     "DINER": "memory 5 % of the input; batches of both inputs in turn, as fast as they are taken",
@@ -31,7 +32,7 @@ SETTINGS = {
 }
 _LARGE_BYTES = 16 << 30
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-_WARM_ROWS = 2_000
+_WARM_BYTES, _WARM_ROWS = 12 << 20, 2_000
 
 
 @dataclass
@@ -63,48 +64,67 @@ class SeenMany(Seen):
         return mixed
 
 
-def _stream_join(join: SpillingJoin, paths: tuple[Path, Path]) -> dict[str, Any]:
-    seen = Seen()
+def _diner(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
+    return _two(DINER, paths, memory_bytes)
+
+
+def _symmetric(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+    return _two(SymmetricHashJoin, paths, _LARGE_BYTES)
+
+
+def _two(join: Callable[..., Any], paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
+    schema = open_table(paths[0]).schema
+    return _measured(partial(join, schema, schema, "key"), SIDES, paths, memory_bytes, Seen())
+
+
+def _miner(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
+    return _measured(partial(MINER, _schemas(paths), ON), NAMES, paths, memory_bytes, SeenMany())
+
+
+def _cascade(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
+    return _measured(partial(Cascade, _schemas(paths)), NAMES, paths, memory_bytes, SeenMany())
+
+
+def _schemas(paths: tuple[Path, ...]) -> dict[str, pa.Schema]:
+    return {name: open_table(path).schema for name, path in zip(NAMES, paths, strict=True)}
+
+
+def _measured(
+    make: Callable[..., Any], names: Sequence[str], paths: Sequence[Path], memory_bytes: int, seen: Seen
+) -> dict[str, Any]:
+    """Join batches of all inputs in turn, after another join of the same kind had some of their rows."""
+    _warm_up(make(_WARM_BYTES, block_bytes=4096), in_turn(names, paths))
+    join, progress = make(memory_bytes), []
     began = time.perf_counter()
-    for side, batch in alternating(paths):
-        seen.take(join.push(side, batch))
+    for name, batch in in_turn(names, paths):
+        seen.take(join.push(name, batch))
+        progress.append(seen.rows)
     arrived, early_rows = time.perf_counter(), seen.rows
     seen.take(join.finish())
-    metrics = join.metrics()
+    seconds, metrics = time.perf_counter() - began, join.metrics()
     join.close()
+    tenths = [progress[round(len(progress) * tenth / 10) - 1] for tenth in range(1, 11)]
     return {
-        "seconds": time.perf_counter() - began,
+        "seconds": seconds,
         "arriving_seconds": arrived - began,
         "early_rows": early_rows,
         "rows": seen.rows,
         "checksum": seen.checksum,
-        "metrics": metrics,
+        "metrics": {**metrics, "progress": tenths},
     }
 
 
-def _diner(paths: tuple[Path, Path], memory_bytes: int) -> dict[str, Any]:
-    return _stream_join(_made(DINER, paths, memory_bytes), paths)
-
-
-def _symmetric(paths: tuple[Path, Path], memory_bytes: int) -> dict[str, Any]:  # noqa: ARG001
-    return _stream_join(_made(SymmetricHashJoin, paths, _LARGE_BYTES), paths)
-
-
-def _made(make: Callable[..., SpillingJoin], paths: tuple[Path, Path], memory_bytes: int) -> SpillingJoin:
-    """The operator, after another has joined some rows so that everything is compiled."""
-    schema = open_table(paths[0]).schema
-    with make(schema, schema, on="key", memory="8MB", block_bytes=4096) as other:
-        for side, batch in alternating(paths):
-            for _ in other.push(side, batch.slice(0, _WARM_ROWS)):
-                pass
-            if other.metrics()["rows_in"] >= 4 * _WARM_ROWS:
-                break
-        for _ in other.finish():
+def _warm_up(join: Any, arrivals: Iterable[tuple[str, pa.RecordBatch]]) -> None:
+    """Join some rows, so that everything is compiled."""
+    for name, batch in itertools.islice(arrivals, 16):
+        for _ in join.push(name, batch.slice(0, _WARM_ROWS)):
             pass
-    return make(schema, schema, on="key", memory=memory_bytes)
+    for _ in join.finish():
+        pass
+    join.close()
 
 
-def _duckdb(paths: tuple[Path, Path], memory_bytes: int) -> dict[str, Any]:
+def _duckdb(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
     query = (
         "SELECT l.key, l.row, l.payload, r.row AS row_right, r.payload AS payload_right "
         "FROM l JOIN r ON l.key = r.key"
@@ -124,49 +144,6 @@ def _query(paths: dict[str, Path], query: str, memory_bytes: int, seen: Seen) ->
         seen.take(connection.sql(query).to_arrow_reader(100_000))
         seconds = time.perf_counter() - began
     return {"seconds": seconds, "rows": seen.rows, "checksum": seen.checksum, "metrics": {}}
-
-
-def _miner(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
-    return _many_join(
-        lambda schemas, memory, **options: MINER(schemas, ON, memory, **options), paths, memory_bytes
-    )
-
-
-def _cascade(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
-    return _many_join(Cascade, paths, memory_bytes)
-
-
-def _many_join(make: Callable[..., Any], paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:
-    schemas = {name: open_table(path).schema for name, path in zip(NAMES, paths, strict=True)}
-    _warm_up(make(schemas, 12 << 20, block_bytes=4096), paths)
-    join, seen, progress = make(schemas, memory_bytes), SeenMany(), []
-    began = time.perf_counter()
-    for name, batch in in_turn(paths):
-        seen.take(join.push(name, batch))
-        progress.append(seen.rows)
-    arrived, early_rows = time.perf_counter(), seen.rows
-    seen.take(join.finish())
-    seconds, metrics = time.perf_counter() - began, join.metrics()
-    join.close()
-    at = [round(len(progress) * tenth / 10) - 1 for tenth in range(1, 11)]
-    return {
-        "seconds": seconds,
-        "arriving_seconds": arrived - began,
-        "early_rows": early_rows,
-        "rows": seen.rows,
-        "checksum": seen.checksum,
-        "metrics": {**metrics, "progress": [progress[number] for number in at]},
-    }
-
-
-def _warm_up(join: Any, paths: tuple[Path, ...]) -> None:
-    """Join some rows, so that everything is compiled."""
-    for name, batch in itertools.islice(in_turn(paths), 16):
-        for _ in join.push(name, batch):
-            pass
-    for _ in join.finish():
-        pass
-    join.close()
 
 
 def _duckdb_chain(paths: tuple[Path, ...], memory_bytes: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Two inputs, generated once and kept as Arrow files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,9 +79,9 @@ def open_table(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-def alternating(paths: tuple[Path, Path]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Batches of left and right in turn, as they arrive."""
+def in_turn(names: Sequence[str], paths: Sequence[Path]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Batches of all inputs in turn, as they arrive."""
     files = [pa.ipc.open_file(pa.memory_map(str(path))) for path in paths]
     for number in range(files[0].num_record_batches):
-        for side, file in zip(("left", "right"), files, strict=True):
-            yield side, file.get_batch(number)
+        for name, file in zip(names, files, strict=True):
+            yield name, file.get_batch(number)

@@ -12,7 +12,7 @@ from benchmarks.streamjoin import chains, report
 from benchmarks.streamjoin.__main__ import TABLE
 from benchmarks.streamjoin.chains import Chain
 from benchmarks.streamjoin.contenders import CHAIN_CONTENDERS, CONTENDERS, Seen
-from benchmarks.streamjoin.inputs import KINDS, Inputs, alternating, open_table
+from benchmarks.streamjoin.inputs import KINDS, Inputs, in_turn, open_table
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -22,7 +22,7 @@ def test_inputs_give_about_one_result_per_row(kind: str, tmp_path: Path) -> None
     assert left.num_rows == right.num_rows == 60_000
     counts = [np.bincount(table["key"].to_numpy(), minlength=60_000) for table in (left, right)]
     assert (counts[0] * counts[1]).sum() == pytest.approx(60_000, rel=0.03)
-    arrivals = list(alternating(inputs.paths()))
+    arrivals = list(in_turn(("left", "right"), inputs.paths()))
     assert [side for side, _ in arrivals] == ["left", "right", "left", "right"]
 
 
