@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from adjoin import MINER, MJoin
+from adjoin import MINER, BudgetError, MJoin
 from adjoin.master.device import Cost
 from adjoin.parts.clock import SimulatedClock
 from adjoin.streamjoin.manyway.join import ManyInputJoin
@@ -111,15 +111,17 @@ class Tree:
         )
 
     def join(self, name: str, **options: Any) -> ManyInputJoin:
-        """Blocks of a page, little memory, on a simulated clock and disk."""
-        sizes = {
-            "memory": (200 + 80 * self.size) << 10,
-            "block_bytes": 4096,
-            "clock": SimulatedClock(),
-            "disk": Cost(8e-3, 4e-5),
-        }
+        """Blocks of a page, hardly more memory than the least, on a simulated clock and disk."""
+        sizes = {"block_bytes": 4096, "clock": SimulatedClock(), "disk": Cost(8e-3, 4e-5)}
         sizes |= {"max_outer": 3} if name == "miner" else {}
-        return JOINS[name](self.schemas, self.on, **{**sizes, **options})
+        if "memory" in options:
+            return JOINS[name](self.schemas, self.on, **{**sizes, **options})
+        memory = 100_000 + 50_000 * self.size
+        while True:
+            try:
+                return JOINS[name](self.schemas, self.on, **{**sizes, **options, "memory": memory})
+            except BudgetError:
+                memory += 10_000
 
 
 def drain(batches: Iterator[pa.RecordBatch]) -> int:

@@ -35,7 +35,7 @@ def trees(draw, most=6):
     parents = [draw(st.integers(0, child - 1)) for child in range(1, size)]
     kinds = [draw(st.sampled_from(["equality", "equality", "band", "range"])) for _ in parents]
     wide = any(kind != "equality" for kind in kinds)
-    keys = draw(st.sampled_from([60, 500] if wide else [12, 60, 500]))
+    keys = draw(st.sampled_from([60, 500] if wide or size > 3 else [12, 60, 500]))
     has_one_key = not wide and keys > 12 and draw(st.booleans())
     return Tree(parents, kinds, keys, draw(st.integers(0, 99)), has_one_key)
 
@@ -55,7 +55,7 @@ def arrivals(most_rows):
 
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("name", JOINS)
-@given(tree=trees(), items=arrivals(120))
+@given(tree=trees(), items=arrivals(200))
 @settings(max_examples=25)
 def test_every_result_comes_exactly_once(name, is_restored, tree, items):
     check_every_result(name, is_restored, tree, items)
@@ -97,11 +97,11 @@ def test_results_come_in_all_phases(name, parents, has_one_key):
     tree = Tree(parents, ["equality"] * len(parents), 1_500, 1, has_one_key)
     found: list[Any] = []
     with tree.join(name) as join:
-        for _ in range(16):
+        for _ in range(10):
             for relation in range(tree.size):
-                found += list(join.push(tree.names[relation], tree.draw(relation, 150)))
+                found += list(join.push(tree.names[relation], tree.draw(relation, 200)))
                 join.check_invariants()
-            found += list(join.idle(2.0))
+            found += list(join.idle(1.5))
             join.check_invariants()
         found += list(join.finish())
         metrics = join.metrics()
@@ -117,7 +117,7 @@ def test_results_come_in_all_phases(name, parents, has_one_key):
 @pytest.mark.parametrize("is_restored", [False, True])
 @EACH
 @given(tree=trees(), items=arrivals(200))
-@settings(max_examples=100)
+@settings(max_examples=300)
 def test_every_result_comes_exactly_once_in_many_more_cases(name, is_restored, tree, items):
     check_every_result(name, is_restored, tree, items)
 
@@ -153,12 +153,13 @@ def least_memory(tree, name):
 def test_one_key_everywhere(name):
     tree = Tree([0, 1], ["equality"] * 2, 1, 1)
     found: list[Any] = []
-    with tree.join(name) as join:
+    with tree.join(name, memory=least_memory(tree, name)) as join:
         for _ in range(4):
-            for relation in range(3):
-                found += list(join.push(tree.names[relation], tree.draw(relation, 40)))
+            for relation, rows in enumerate((8, 8, 200)):
+                found += list(join.push(tree.names[relation], tree.draw(relation, rows)))
             found += list(join.idle(1.0))
         found += list(join.finish())
+        assert join.metrics()["blocks_flushed"] > 0
         assert join.metrics()["peak_bytes"] <= join.metrics()["memory_bytes"]
     assert tree.found(found) == tree.expected()
 

@@ -85,7 +85,7 @@ def test_regions_count_final_results_alone():
 
 def test_the_largest_relation_loses_tuples_and_all_its_indexes_agree():
     tree = chain(keys=2_000)
-    with tree.join("miner") as join:
+    with tree.join("miner", memory="500KB") as join:
         for relation in (0, 2, 3):
             drain(join.push(tree.names[relation], tree.draw(relation, 200)))
         drain(join.push("r1", tree.draw(1, 4_000)))
@@ -98,7 +98,7 @@ def test_the_largest_relation_loses_tuples_and_all_its_indexes_agree():
 def test_the_last_input_that_goes_on_loses_its_tuples_first():
     """D-E14, for many inputs: although another one has more of them."""
     tree = chain(keys=5_000)
-    with tree.join("miner") as join:
+    with tree.join("miner", memory="500KB") as join:
         for relation, rows in ((0, 500), (1, 100), (2, 100)):
             drain(join.push(tree.names[relation], tree.draw(relation, rows)))
             join.end(tree.names[relation])
