@@ -56,8 +56,7 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of such a batch, in which every column can be null."""
-    fields = [field.with_type(_plain(field.type) or field.type).with_nullable(True) for field in schema]
-    return pa.schema([pa.field(field.name, field.type) for field in fields])
+    return pa.schema([pa.field(field.name, _plain(field.type) or field.type) for field in schema])
 
 
 def as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:

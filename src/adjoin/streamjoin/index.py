@@ -14,6 +14,8 @@ from adjoin.kernels.types import Array
 _RECENT_SHARE = 8
 """New tuples wait beside the others until they are an eighth of them."""
 _LEAST_RECENT = 256
+POINT_BYTES, INTERVAL_BYTES = (17, 25), (33, 33)
+"""Of an entry for a key, or for an interval: in the index, and once more while runs are merged."""
 _MOST_GONE = 4
 """A quarter of a run may be gone before it closes up."""
 
@@ -59,8 +61,7 @@ class OrderedIndex:
 
     def __init__(self, *, are_points: bool) -> None:
         self._are_points = are_points
-        self.entry_bytes = 17 if are_points else 33
-        self.merge_bytes = 25 if are_points else 33
+        self.entry_bytes, self.merge_bytes = POINT_BYTES if are_points else INTERVAL_BYTES
         self.hand: int | None = None
         self._runs = [self._no_run(), self._no_run()]
 

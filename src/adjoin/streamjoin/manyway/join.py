@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.index import INTERVAL_BYTES
 from adjoin.streamjoin.manyway.box import Box
 from adjoin.streamjoin.manyway.cleanup import ManyCleanup
 from adjoin.streamjoin.manyway.matching import Match, Matching, match_bytes
@@ -17,8 +18,6 @@ from adjoin.streamjoin.manyway.spec import ManyInputs
 from adjoin.streamjoin.reading import BlockReader
 from adjoin.streamjoin.sizes import ReadingMany
 
-_ENTRY_BYTES, _MERGE_BYTES = 33, 33
-"""The most that an index takes of a tuple, and once more while it is merged."""
 _BLOCKS_IN_FLIGHT = 3
 """A block that is read: as it is, in order, and with its keys."""
 
@@ -51,7 +50,8 @@ class ManyInputJoin(SpillingJoin):
         self._order = ProbeOrder(spec.graph)
         self._rooms: list[Recalled] = []
         attributes = max(map(len, spec.attributes))
-        row_bytes = MORE_BYTES + attributes * _ENTRY_BYTES + _MERGE_BYTES
+        entry_bytes, merge_bytes = INTERVAL_BYTES
+        row_bytes = MORE_BYTES + attributes * entry_bytes + merge_bytes
         self.reading = ReadingMany(row_bytes=row_bytes, inner=len(spec) - 2)
         super().__init__(spec.graph.names, spec.schemas, spec.schema, spec.are_points, memory, **options)
         self._matching = Matching(spec, self._inputs, self._order, self._limit)

@@ -127,15 +127,7 @@ class ManyInputs:
     def keyed(self, relation: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Keys]:
         """Rows that have all their keys, in the order of the first attribute; and their keys."""
         plain = plain_columns(batch)
-        return self._in_order(plain, self._all_keys(relation, plain))
-
-    def _all_keys(self, relation: int, plain: pa.RecordBatch) -> list[tuple[Array, Array, Array | None]]:
-        return [self.keys(relation, number, plain) for number in range(len(self.attributes[relation]))]
-
-    @staticmethod
-    def _in_order(
-        plain: pa.RecordBatch, found: Sequence[tuple[Array, Array, Array | None]]
-    ) -> tuple[pa.RecordBatch, Keys]:
+        found = [self.keys(relation, number, plain) for number in range(len(self.attributes[relation]))]
         valid = np.ones(plain.num_rows, bool)
         for _, _, some in found:
             if some is not None:

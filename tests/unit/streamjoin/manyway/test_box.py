@@ -27,7 +27,7 @@ def graph_of(parents):
         st.one_of(
             st.tuples(st.just("add"), st.integers(0, 3)),
             st.tuples(st.just("work"), st.integers(1, 9)),
-            st.tuples(st.just("skip"), st.integers(0, 2)),
+            st.tuples(st.just("turn"), st.integers(0, 2)),
         ),
         max_size=20,
     ),
@@ -37,8 +37,8 @@ def test_every_combination_exactly_once(parents, most_outer, actions):
     for what, amount in actions:
         if what == "add":
             world.blocks[amount % world.size] += 1
-        elif what == "skip":
-            world.skip(min(amount, world.size - 2))
+        elif what == "turn":
+            world.turn(min(amount, world.size - 2))
         else:
             world.work(amount)
         world.check()
@@ -69,8 +69,8 @@ class World:
             self.check()
             steps -= 1
 
-    def skip(self, wheel):
-        """A wheel can be skipped while those behind it are at their beginning."""
+    def turn(self, wheel):
+        """A wheel can be turned on while those behind it are at their beginning."""
         step = self.next_step()
         if step is not None and not any(block for _, block in step.inner[wheel + 1 :]):
             self._note(step, wheel)
