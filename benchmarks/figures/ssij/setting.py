@@ -20,7 +20,7 @@ PAPER = Paper(
         "M. A. Bornea, A. Deligiannakis, Y. Kotidis, V. Vassalos: Semi-Streamed Index Join for "
         "Near-Real Time Execution of ETL Transformations, ICDE 2011"
     ),
-    scale=20,
+    scale=25,
     setting=Path(__file__).with_name("setting.md").read_text(),
 )
 
