@@ -38,6 +38,7 @@ class Setting:
         options: Options of the operator that are the same at every scale.
         scaled: Options that count rows, and shrink with the data.
         seconds: Options that are times, and shrink with the data too.
+        finds_results: Whether rows are looked for on their pages, as a front stage needs it.
         key: Of the stream and of the master.
         disk: What reading costs on the simulated machine.
     """
@@ -49,6 +50,7 @@ class Setting:
     options: Mapping[str, Any] = field(default_factory=dict)
     scaled: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    finds_results: bool = False
     key: str | Mapping[str, str] = "key"
     disk: Cost = PAPERS_DISK
 
@@ -82,7 +84,7 @@ class Setting:
         The master's index is not in the budget: ours takes 0.5 % of the master where the paper's inner nodes
         take 0.13 %, which would weigh more than the algorithm at a memory of 1 %.
         """
-        return contender_named(self.algorithm)(
+        return contender_named(self.algorithm, finds_results=self.finds_results)(
             master,
             on=self.key,
             memory=int(self.memory * master.bytes),

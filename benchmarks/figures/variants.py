@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin import SSIJ
+from adjoin import SSIJ, AutoJoin
 from adjoin.kernels.types import Array
+from adjoin.parts.output import Output
 from adjoin.parts.pagecache import PageCache
 from adjoin.parts.streambuffer import Rows
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.semistream.buffered import BufferedJoin
+from adjoin.semistream.frontstage import FrontStaged
 from adjoin.semistream.matching import Matcher
 
 
@@ -70,7 +72,7 @@ class _QuietMatcher(Matcher):
 
 @cache
 def quiet(kind: type[BufferedJoin]) -> type[BufferedJoin]:
-    """The operator, which reads all pages that its results need, and does not make them."""
+    """The operator, which reads all pages that its results need, and does not look for them there."""
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
         def _begin(self, stream: pa.Schema) -> None:
@@ -80,19 +82,54 @@ def quiet(kind: type[BufferedJoin]) -> type[BufferedJoin]:
     return Quiet
 
 
+class _QuietOutput(Output):
+    """Makes an empty batch of the results, so that whoever consumes them has his turn."""
+
+    def matched(self, rows: Rows, *_: Any) -> Iterator[pa.RecordBatch]:
+        yield rows.batch.slice(0, 0)
+
+
+@cache
+def without_results(kind: Any) -> Any:
+    """The operator, which finds all results, lets a front stage learn from them, and does not make them."""
+    if issubclass(kind, AutoJoin):
+        candidates = {name: without_results(each) for name, each in kind.candidates.items()}
+        return type(kind.__name__, (kind,), {"candidates": candidates})
+    if issubclass(kind, FrontStaged):
+
+        class Front(kind):  # type: ignore[misc]
+            behind = without_results(kind.behind)
+
+            def _prepare(self, stream: pa.Schema) -> None:
+                super()._prepare(stream)
+                if self._cache.rows is not None:
+                    self._output.__class__ = _QuietOutput
+
+        return Front
+
+    class Alone(kind):  # type: ignore[misc]
+        def _begin(self, stream: pa.Schema) -> None:
+            super()._begin(stream)
+            self._stage._matcher._output.__class__ = _QuietOutput
+
+    return Alone
+
+
 VARIANTS: dict[str, type[BufferedJoin]] = {
     "ssij, fixed shares": FixedShares,
     "ssij, least recently used": LeastRecentlyUsed,
 }
 
 
-def contender_named(name: str) -> Callable[..., Any]:
-    """Makes the operator or variant of this name, without results where it can do without.
+def contender_named(name: str, *, finds_results: bool = False) -> Callable[..., Any]:
+    """Makes the operator or variant of this name.
 
-    A front stage learns from the results; it is for unique keys, where a semi join reads the same pages.
+    Args:
+        name: The name.
+        finds_results: Whether rows are looked for on their pages, which is what a front stage learns from.
     """
     kind: Any = VARIANTS.get(name) or algorithm_named(name)
-    if issubclass(kind, BufferedJoin):
-        make: Callable[..., Any] = quiet(kind)
-        return partial(make, how="inner", columns=())
-    return partial(kind, how="semi")
+    if finds_results:
+        return without_results(kind)
+    make: Callable[..., Any] = quiet(kind)
+    return partial(make, columns=())

@@ -29,7 +29,7 @@ def test_every_kind_of_join_with_either_route(spark, tmp_path, how, route):
 JOINS = ["ssij", "hybridjoin", "xhybridjoin", "meshjoin", "rmeshjoin", "inlj"]
 
 
-@pytest.mark.parametrize("algorithm", [*JOINS, *(f"{name}+front" for name in JOINS), "cmeshjoin"])
+@pytest.mark.parametrize("algorithm", [*JOINS, *(f"{name}+front" for name in JOINS), "cmeshjoin", "auto"])
 def test_every_algorithm(spark, tmp_path, algorithm):
     table, stream = products(500), sales(1_000, 1_200)
     master = build(table, tmp_path / "master")

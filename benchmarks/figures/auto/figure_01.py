@@ -28,6 +28,7 @@ def _case(per_key: int, memory: float, skew: float, placement: Literal["noperm",
         master=KeyedMaster(rows=ROWS, per_key=per_key, spread="random" if per_key > 1 else "equal"),
         stream=ZipfStream(keys=ROWS // per_key, rows=STREAM_ROWS, skew=skew, placement=placement),
         memory=memory,
+        finds_results=True,
     )
 
 

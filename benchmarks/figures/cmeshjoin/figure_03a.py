@@ -16,8 +16,8 @@ def verdict(curves: Curves) -> Verdict:
         f"10 %: {min(shares):.0f} to {max(shares):.0f} % of the best by the model "
         f"({curves[PRINTED][0]:,.0f} and {curves[PRINTED][-1]:,.0f} with the paper's bytes)",
         why=(
-            "The join finds the size itself, by admitting rows that are worth their memory; it is more "
-            "careful than the model, as the top is flat and counts of few rows are uncertain."
+            "The join finds the size itself, by admitting rows that are worth their memory. The top is flat, "
+            "and counts of few rows are uncertain, so that it is not exactly the model's."
         ),
     )
 

@@ -28,7 +28,8 @@ def verdict(curves: Curves) -> Verdict:
         why=(
             "The order is the paper's, the gain comes at little memory instead of much. With 10 % of memory, "
             "70 % of it hold all pages of an interval, and rows have room as well. With 2.5 %, what is good "
-            "for pages leaves no room for the rows that arrive when an interval begins."
+            "for pages leaves no room for the rows that arrive when an interval begins. On the disk of this "
+            "machine, which positions in no time, some fixed division is ahead by 9 to 41 %."
         ),
     )
 

@@ -13,8 +13,8 @@ _SLOTS = 64
 _MOST_SLOT_BYTES = 1 << 20
 _LEAST_SLOTS = 4
 _LEAST_ENTRIES = 64
-_SLOTS_ON_THE_WAY = 3
-"""Rows that wait, those of the slot that they are for, and both together."""
+_SLOTS_ON_THE_WAY = 4
+"""Rows that wait, those of the slot that they are for, both together; and counts of keys that may come."""
 _MOST_ENTRIES = 1 << 30
 
 

@@ -44,7 +44,7 @@ class KeyTable:
     entry_bytes = 8 + 4 + 4 + 4 + 1
     bytes_per_entry = entry_bytes + _COUNTERS_PER_ENTRY
     """With the counters."""
-    most_heat = 15
+    most_heat = 255
     fullest = 0.7
     """Share of the entries that may be taken: the fuller the table, the longer the searches."""
 

@@ -77,7 +77,7 @@ class PageCache:
     def pages(self) -> Array:
         return self._page_of_slot[self._page_of_slot >= 0]
 
-    def utility(self, pages: Array) -> Array:
+    def utility(self, pages: Array | slice) -> Array:
         return self._utility[pages]
 
     def credit(self, pages: Array) -> None:

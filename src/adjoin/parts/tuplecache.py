@@ -237,6 +237,11 @@ class TupleCache:
         return np.asarray(rows * self._sizes.row_bytes + KeyTable.entry_bytes / KeyTable.fullest)
 
     @property
+    def counting_bytes(self) -> int:
+        """Set aside for whoever counts keys that may come."""
+        return self._sizes.slot_bytes
+
+    @property
     def free_bytes(self) -> int:
         """Of slots that hold nothing."""
         return self._packed.free_bytes

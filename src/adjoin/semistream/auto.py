@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,24 +23,21 @@ from adjoin.semistream.frontstage import FrontStage, FrontStaged
 from adjoin.semistream.meshjoin import MeshJoin
 from adjoin.semistream.models import meshjoin, ssij, xhybridjoin
 from adjoin.semistream.models.iteration import best_buffer_bytes
+from adjoin.semistream.models.popularity import coarser
 from adjoin.semistream.models.setting import CostConstants, Setting
 from adjoin.semistream.paged import check_master
 from adjoin.semistream.spec import On, make_spec
 from adjoin.semistream.ssij import SSIJ
 from adjoin.semistream.xhybridjoin import XHybridJoin, without_chance
 
-_CANDIDATES: dict[str, type[FrontStaged] | type[SSIJ]] = {
-    "xhybridjoin+front": FrontStage(XHybridJoin),
-    "ssij+front": FrontStage(SSIJ),
-    "cmeshjoin": FrontStage(MeshJoin),
-    "ssij": SSIJ,
-}
 _PROCESSOR_SECONDS = {"xhybridjoin+front": 8e-6, "ssij+front": 1.3e-6, "cmeshjoin": 7e-6, "ssij": 0.9e-6}
 """For a row, about, as seen where reading costs next to nothing; a simulated clock knows nothing of it."""
 _WORTH_A_CHANGE = 1.15
 _ROWS_PER_PAGE, _MOST_ROWS_PER_PAGE = 4, 64
 """So many rows for every page of the master lie between two choices."""
 _COUNT_BYTES = 4
+_FIRST_WORK_SHARE = 1 / 16
+"""Of the memory, for the models before there is a join."""
 _SAMPLE_ROWS, _MOST_STEP = 2048, 8
 """Of large batches every eighth row is looked at, of small ones every eighth batch."""
 _SCAN_BYTES = 58
@@ -111,6 +108,13 @@ class AutoJoin(SemiStreamJoin):
         That of the join chosen; four bytes for every page of the master, and a look at the index for a sample
         of the rows.
     """
+
+    candidates: ClassVar[dict[str, type[FrontStaged] | type[SSIJ]]] = {
+        "xhybridjoin+front": FrontStage(XHybridJoin),
+        "ssij+front": FrontStage(SSIJ),
+        "cmeshjoin": FrontStage(MeshJoin),
+        "ssij": SSIJ,
+    }
 
     def __init__(
         self,
@@ -256,7 +260,7 @@ class AutoJoin(SemiStreamJoin):
 
     def _make(self, master: Master) -> FrontStaged | SSIJ:
         self._choices += 1
-        join = _CANDIDATES[self._choice.algorithm](master, memory=self._total_bytes, **self._options)
+        join = self.candidates[self._choice.algorithm](master, memory=self._total_bytes, **self._options)
         self._take_room_to_watch(join)
         return join
 
@@ -286,7 +290,8 @@ class AutoJoin(SemiStreamJoin):
         master = self._master
         cost = self._options["device"].cost([file.path for file in master.files])
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
-        weights = without_chance(self._counts) if self._counts.any() else np.ones(master.pages)
+        counts, _ = coarser(self._counts, self._work_bytes)
+        weights = without_chance(counts) if counts.any() else np.ones(len(counts))
         index_bytes = 0 if self._options.get("shared_index") else master.index.nbytes
         scanned = self._setting(_SCAN_BYTES, 0)
         loaded = self._setting(_LOAD_BYTES + _LOAD_PAIR_BYTES * self._pages_per_row, index_bytes)
@@ -298,6 +303,13 @@ class AutoJoin(SemiStreamJoin):
             "ssij+front": ssij.service_rate(phased, constants, weights),
             "cmeshjoin": meshjoin.service_rate(scanned, constants, best_buffer_bytes(scanned, constants)),
         }
+
+    @property
+    def _work_bytes(self) -> int:
+        """For the models: what the join at work has for a step, as it does nothing meanwhile."""
+        if self._choices == 0:
+            return int(_FIRST_WORK_SHARE * self._total_bytes)
+        return self._join._pages.split.work_bytes
 
     def _with_processor(self, rates: dict[str, float]) -> dict[str, float]:
         """The rates on a real clock: where reading is cheap, the processor decides."""

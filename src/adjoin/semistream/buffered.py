@@ -75,7 +75,7 @@ class BufferedJoin(PagedJoin):
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
-        self._pages.check_invariants()
+        super().check_invariants()
         self._input.check_invariants()
         assert self._budget.account("input") >= self._input.bytes
 

@@ -27,6 +27,7 @@ from adjoin.semistream.residence import GUEST, Residence
 from adjoin.semistream.samepages import is_changed
 from adjoin.semistream.spec import JoinSpec
 
+_LEAST_ROW_BYTES = 16
 _STEADY = 1.5
 """Heat is halved after every round: a key that answers n rows in each has between n and 2 n before that."""
 
@@ -85,7 +86,7 @@ class FrontCache:
         if not self._spec.predicate.is_equality or master.rows == 0:
             return
         schema = _schema_of(master, self._spec)
-        row_bytes = max(16, master.pages * master.page_bytes // master.rows)
+        row_bytes = max(_LEAST_ROW_BYTES, int(_bytes_of_row(master, schema)))
         sizes = CacheSizes.of(schema, self._most_bytes, row_bytes, self._memory.fixed_bytes)
         if sizes is not None and self._ask(sizes.fixed_bytes):
             self.rows = TupleCache(schema, sizes, self._ask, self._memory)
@@ -207,10 +208,10 @@ class FrontCache:
         chosen = (seen >= self.rows.least_seen) & ~self.rows.knows(joined.keys)
         heat = np.zeros(len(chosen), np.uint8)
         if self._join.waiting_row_bytes:
-            times = self._this_turn.count(self._join.turn, joined)
+            times = self._this_turn.count(self._join.turn, joined, self.rows.counting_bytes)
             chosen &= times >= self._times_worth(self.rows)(joined.rows)
             heat = np.minimum(times, KeyTable.most_heat).astype(np.uint8)
-        chosen[chosen] = self._are_whole(joined.keys[chosen])
+        chosen[chosen] = self._are_whole(joined, chosen, places)
         if chosen.any():
             for groups in self._groups(self.rows.schema, joined, chosen, places, heat[chosen]):
                 self.rows.put(groups)
@@ -233,11 +234,15 @@ class FrontCache:
         if self.rows.forget(lambda count: _STEADY * worth(count)):
             self._give_back(self.rows, self.rows.free_bytes)
 
-    def _are_whole(self, keys: Array) -> Array:
-        """Whether all rows of each key are on one page; keys ascend."""
-        index = self._pages.index
+    def _are_whole(self, joined: PairsByKey, chosen: Array, places: Places) -> Array:
+        """Whether the pairs of each chosen key are on all pages that may have rows of it; keys ascend."""
+        index, keys = self._pages.index, joined.keys[chosen]
         start, stop = locate_pages(keys, keys, index.first, index.last)
-        return stop - start == 1
+        owner = np.repeat(np.arange(len(chosen)), joined.rows)
+        slots = places.slots[joined.pairs].astype(np.int64)
+        pages = np.unique((owner << 32 | slots)[chosen[owner]]) >> 32
+        here = np.bincount(pages, minlength=len(chosen))[chosen]
+        return here == stop - start
 
     def _groups(
         self, schema: pa.Schema, joined: PairsByKey, chosen: Array, places: Places, heat: Array
@@ -270,6 +275,25 @@ def _schema_of(master: Master, spec: JoinSpec) -> pa.Schema:
     stored = [master.stored_schema.field(name) for name in names]
     fields = [pa.field(field.name, _storage(field.type), field.nullable) for field in stored]
     return pa.schema([pa.field("_adjoin_key", pa.int64(), False), *fields])
+
+
+def _bytes_of_row(master: Master, cached: pa.Schema) -> float:
+    """What is cached of a row, about: columns of variable width share what the others leave of it."""
+    row_bytes = master.pages * master.page_bytes / master.rows
+    widths = {field.name: _width(field.type) for field in master.stored_schema}
+    fixed_bytes = sum(width for width in widths.values() if width)
+    flexible = max(1.0, row_bytes - fixed_bytes) / max(1, sum(not width for width in widths.values()))
+    sizes = {name: width or flexible for name, width in widths.items()}
+    share = sum(sizes[name] for name in cached.names if name in sizes) / sum(sizes.values())
+    return share * row_bytes
+
+
+def _width(type_: pa.DataType) -> float:
+    """Bytes of a value; 0 where they differ."""
+    try:
+        return float(type_.bit_width / 8)
+    except ValueError:
+        return 0.0
 
 
 def _storage(type_: pa.DataType) -> pa.DataType:

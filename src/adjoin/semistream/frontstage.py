@@ -145,11 +145,14 @@ class FrontStaged(SemiStreamJoin):
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
-        self._budget.check_invariants()
+        self._join.check_invariants()
         self._cache.check_invariants()
 
     def offer(self, batch: pa.RecordBatch) -> bool:
-        """Put rows into the input buffer of the join behind; False if there is no room. See `SSIJ.offer`."""
+        """Put rows into the input buffer of the join behind; False if there is no room. See `SSIJ.offer`.
+
+        They do not pass the cache.
+        """
         if self._stream_schema is None:
             self._check_batch(batch)
         is_taken = self._join.offer(batch)

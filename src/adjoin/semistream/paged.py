@@ -103,6 +103,10 @@ class PagedJoin(SemiStreamJoin):
         """Rows that have to pass before a page is read again for rows that came after its last time."""
         return inf
 
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structure contradicts itself or its account."""
+        self._pages.check_invariants()
+
     def close(self) -> None:
         """Give files, threads and memory back.
 

@@ -37,19 +37,33 @@ def pairs_by_key(keys: Array, stream_row: Array) -> PairsByKey:
 
 
 class TurnCounts:
-    """How many stream rows each key has in one turn of pages, which can come in several portions."""
+    """How many stream rows each key has in one turn of pages, which can come in several portions.
+
+    Of more keys than there is room for, those with the fewest rows are forgotten.
+    """
+
+    _BYTES = 48
+    """Of a key: it and its rows, and both twice more while others come."""
 
     def __init__(self) -> None:
         self._turn = -1
         self._keys: Array = np.empty(0, np.int64)
         self._times: Array = np.empty(0, np.int64)
 
-    def count(self, turn: int, joined: PairsByKey) -> Array:
+    def count(self, turn: int, joined: PairsByKey, room_bytes: int) -> Array:
         """The rows of these keys so far in this turn, the new ones included."""
         if turn != self._turn:
-            self._turn, self._keys, self._times = turn, joined.keys, joined.times
+            self._turn = turn
+            self._keep(joined.keys, joined.times, room_bytes)
             return joined.times
         keys, place = np.unique(np.concatenate([self._keys, joined.keys]), return_inverse=True)
-        times = np.bincount(place, np.concatenate([self._times, joined.times]), len(keys))
-        self._keys, self._times = keys, times.astype(np.int64)
-        return self._times[np.searchsorted(keys, joined.keys)]
+        times = np.bincount(place, np.concatenate([self._times, joined.times]), len(keys)).astype(np.int64)
+        self._keep(keys, times, room_bytes)
+        return times[np.searchsorted(keys, joined.keys)]
+
+    def _keep(self, keys: Array, times: Array, room_bytes: int) -> None:
+        most = room_bytes // self._BYTES
+        if len(keys) > most:
+            stay = np.sort(np.argpartition(times, len(keys) - most)[len(keys) - most :])
+            keys, times = keys[stay], times[stay]
+        self._keys, self._times = keys, times

@@ -10,6 +10,7 @@ from adjoin.kernels.types import Array
 from adjoin.master.master import Master
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.semistream.hybridjoin import HybridJoin, Loads
+from adjoin.semistream.models.popularity import coarser
 from adjoin.semistream.models.setting import CostConstants, Setting
 from adjoin.semistream.models.xhybridjoin import tune
 from adjoin.semistream.queued import check_pages
@@ -67,30 +68,32 @@ class PinnedLoads(Loads):
             yield from self._read_head()
 
     def _tune(self) -> None:
-        """Choose the number of pinned pages by what the stream has wanted."""
+        """Choose the number of pinned pages by what the stream has wanted, in the memory of a step."""
         pages, split = self._pages, self._pages.split
-        weights = without_chance(pages.cache.utility(np.arange(len(pages.index))) / pages.cache.unit)
+        wanted, together = coarser(pages.cache.utility(slice(None)), split.work_bytes)
+        weights = without_chance(wanted / pages.cache.unit)
         if not weights.any():
             return
         cost = pages.reader.cost
         held = self._budget.account("stream") + self._budget.account("inverted")
         setting = Setting(
             self._room.bytes + (pages.pinned_slots + split.wave_pages) * split.slot_cost,
-            len(weights),
+            len(pages.index),
             split.slot_cost,
             held / self.queue.rows,
         )
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
-        tuning = tune(setting, constants, weights, swappable_pages=split.wave_pages, pinned_rows_wait=False)
-        self._pin(tuning.pinned_pages)
+        load = max(1, split.wave_pages // together)
+        tuning = tune(setting, constants, weights, swappable_pages=load, pinned_rows_wait=False)
+        self._pin(together * tuning.pinned_pages)
 
     def _read_head(self) -> Iterator[pa.RecordBatch]:
         """Where the first pages of the master are its hottest, read those that are missing in one go."""
         pages = self._pages
         head = np.arange(min(pages.pinned_slots, len(pages.index)), dtype=np.int32)
-        if len(head) == 0:
+        utility = pages.cache.utility(slice(None))
+        if len(head) == 0 or utility.nbytes > pages.split.work_bytes:
             return
-        utility = pages.cache.utility(np.arange(len(pages.index)))
         others = len(utility) - len(head)
         hottest = np.partition(utility, others)[others:] if others else utility
         if utility[head].sum() < _ALMOST_ALL * hottest.sum():

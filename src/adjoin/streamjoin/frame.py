@@ -56,7 +56,8 @@ class SpillingJoin(StreamJoin):
         are_points: For each join attribute of each input, whether a tuple has one key there or an interval.
         memory: Budget of the whole operator: bytes, or text such as "64MB".
         block_bytes: Size of a block on disk; by default a small part of the memory.
-        max_outer: Most outer blocks of a reactive phase (MaxOuterMem); by default a tenth of the memory.
+        max_outer: Most outer blocks of a reactive phase (MaxOuterMem); by default a tenth of the memory. That
+            is set aside when the first phase begins.
         max_new: Rows that end a reactive phase when they have arrived (MaxNewArr).
         wait_seconds: For so long nothing must arrive before a reactive phase begins (WaitThresh).
         spill: Folder for what memory cannot hold; the system's for temporary files by default.
@@ -348,7 +349,9 @@ class SpillingJoin(StreamJoin):
 
     def _work(self) -> Iterator[pa.RecordBatch]:
         if not self._reactive.is_interrupted:  # else nothing may leave memory before it is done
-            self._budget.set("directory", self._kept.make_room_for_work())
+            if self._kept.makes_room_for_reading():
+                return
+            self._kept.make_room_for_work()
         try:
             for batch in self._reactive.work():
                 self.counts.results_reactive += batch.num_rows

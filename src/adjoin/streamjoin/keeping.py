@@ -113,7 +113,7 @@ class Keeping:
     def _make_room(self, side: int, sizes: Array) -> None:
         """Let tuples leave until there is room for rows of these sizes."""
         self._free_while(lambda: not self._has_room(side, sizes))
-        if not self._has_room(side, sizes):
+        if not self._has_room(side, sizes) or self._is_crowded:
             raise BudgetError(
                 f"rows find no room in memory={self._budget.total_bytes}; "
                 f"give memory={2 * self._budget.total_bytes} or more"
@@ -127,6 +127,16 @@ class Keeping:
 
     def _has_room(self, side: int, sizes: Array) -> bool:
         return not self._lacks(self._inputs[side].new_bytes(sizes))
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether notes on what has left leave no room for reactive phases and cleanup."""
+        return self._lacks(self._reading_bytes - self._tuples_bytes())
+
+    @property
+    def _reading_bytes(self) -> int:
+        """What is to be set aside for reactive phases; nothing once there was one."""
+        return self._sizes.reading_bytes - self._budget.account("reading")
 
     def _lacks(self, more_bytes: int) -> bool:
         return more_bytes + self.spare_bytes + self.input_room_bytes > self._budget.free_bytes
@@ -156,10 +166,25 @@ class Keeping:
         self.account()
         return done
 
-    def make_room_for_work(self) -> int:
-        """Let tuples leave until there is room for what the next unit of reactive work needs; that much."""
+    def makes_room_for_reading(self) -> bool:
+        """Whether memory for reactive phases had to be set aside, for which a block of tuples has left.
+
+        That is asked until there is enough: new rows are not kept waiting until many tuples have left.
+        """
+        if not self._reading_bytes:
+            return False
+        has_left = self._lacks(self._reading_bytes) and any(map(len, self._inputs))
+        if has_left and not self._close_up():
+            self.make_room()
+        spare_bytes = self._budget.free_bytes - self.spare_bytes - self.input_room_bytes
+        more_bytes = min(self._reading_bytes, max(spare_bytes, 0)) if has_left else self._reading_bytes
+        self._budget.add("reading", more_bytes)
+        return has_left
+
+    def make_room_for_work(self) -> None:
+        """Let tuples leave until there is room for the notes of the next unit of work, and set it aside."""
         self._free_while(lambda: self._lacks(self._reactive.next_growth_bytes))
-        return min(self._reactive.next_growth_bytes, self._budget.free_bytes)
+        self._budget.set("directory", min(self._reactive.next_growth_bytes, self._budget.free_bytes))
 
     def block_rows(self, side: int) -> int:
         """About so many tuples of a side are a block."""
@@ -211,10 +236,12 @@ class Keeping:
                 self.write(Leaving(side, tuples.index.lowest(self.block_rows(side))))
 
     def _held_bytes(self) -> int:
-        tuples = sum(tuples.held_bytes for tuples in self._inputs)
         directory = sum(blocks.directory_bytes for blocks in self._blocks)
-        merging = max(tuples.merge_bytes for tuples in self._inputs)
-        return tuples + merging + directory + self._reactive.held_bytes
+        return self._tuples_bytes() + directory + self._reactive.held_bytes
+
+    def _tuples_bytes(self) -> int:
+        held = sum(tuples.held_bytes for tuples in self._inputs)
+        return held + max(tuples.merge_bytes for tuples in self._inputs)
 
     def account(self) -> None:
         """Let the budget know what is held now."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.manyway.blockloops import BlockLoops
-from adjoin.streamjoin.manyway.box import Box
 from adjoin.streamjoin.manyway.join import ManyInputJoin
 from adjoin.streamjoin.manyway.matching import Match
 from adjoin.streamjoin.reactive import Reactive
@@ -87,7 +87,7 @@ class MINER(ManyInputJoin):
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         attributes = [len(edges) for edges in self._spec.attributes]
         most_outer = self._sizes.max_outer
-        recalled = self._recalled(2 * most_outer + 4, self._sizes.reading_bytes)
+        recalled = self._recalled(self.reading.slots(most_outer), self._sizes.reading_bytes)
         outer_bytes = 2 * most_outer * self._sizes.slot_bytes
         self._loops = BlockLoops(
             self._spec.graph, self._reader, recalled, most_outer, outer_bytes, self.reading.row_bytes

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
+from adjoin.streamjoin.box import Box, Step
 from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin
-from adjoin.streamjoin.grid import Grid
 from adjoin.streamjoin.reactive import Reactive
 
 
@@ -21,13 +21,13 @@ class NestedLoops(Reactive):
         most_outer: Most outer blocks (MaxOuterMem).
 
     Attributes:
-        grid: Which blocks have been joined.
+        box: Which blocks have been joined.
     """
 
     def __init__(self, disk: DiskJoin, most_outer: int) -> None:
         self._disk = disk
         self._most_outer = most_outer
-        self.grid = Grid()
+        self.box = Box()
 
     @property
     def _lengths(self) -> tuple[int, int]:
@@ -35,34 +35,38 @@ class NestedLoops(Reactive):
 
     def has_more(self) -> bool:
         """Whether there are blocks that have not been joined with each other."""
-        return self.grid.next_step(self._lengths, self._most_outer) is not None
+        return self._next_step() is not None
+
+    def _next_step(self) -> Step | None:
+        return self.box.next_step(self._lengths, lambda *_: self._most_outer, lambda outer, _: [1 - outer])
 
     def work(self) -> Iterator[pa.RecordBatch]:
         """Read an outer block, or join an inner one."""
-        step = self.grid.next_step(self._lengths, self._most_outer)
+        step = self._next_step()
         if step is None:
             return
         outer = range(step.outer_begin, step.outer_end)
         if self._disk.load(step.outer, outer):
-            yield from self._disk.join(step.outer, outer, step.inner_block)
-            self.grid.finished()
+            yield from self._disk.join(step.outer, outer, step.inner[0][1])
+            self.box.finished()
 
     def close(self) -> None:
         """Give the memory of the outer blocks back."""
         self._disk.close()
 
     def met_blocks(self, side: int, blocks: Array, other: int) -> Array:
-        """Those of the grid, and those of the outer blocks that are being joined."""
-        return self.grid.has_joined(side, blocks, np.full(len(blocks), other))
+        """Those in the box, and those of the outer blocks that are being joined."""
+        others = np.full(len(blocks), other)
+        return self.box.has_joined([blocks, others] if side == LEFT else [others, blocks])
 
     def to_json(self) -> dict[str, Any]:
-        """The grid."""
-        return self.grid.to_json()
+        """The box."""
+        return self.box.to_json()
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from what `to_json` said."""
-        self.grid = Grid.from_json(saved)
+        self.box = Box.from_json(saved)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the grid contradicts itself."""
-        self.grid.check_invariants(self._lengths)
+        """Raise AssertionError if the box contradicts itself."""
+        self.box.check_invariants(self._lengths)

@@ -44,7 +44,7 @@ class Results:
         """
         chosen = np.arange(len(rows))
         if self._spec.condition.verifies:
-            chosen = np.flatnonzero(self._are_same(side, batch, rows, others))
+            chosen = np.flatnonzero(self._are_same(side, batch, sizes, rows, others))
             others = others.chosen(chosen)
         names = self._spec.shown[1 - side]
         mine = sizes if isinstance(sizes, int) else sizes[rows[chosen]]
@@ -56,12 +56,19 @@ class Results:
             taken = [*columns, *others.take(names, begin, end)]
             yield self._spec.result(side, taken, end - begin), some
 
-    def _are_same(self, side: int, batch: pa.RecordBatch, rows: Array, others: "Others") -> Array:
+    def _are_same(
+        self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
+    ) -> Array:
+        """Whether keys are the same whose hashes are; keys can be long, so they are compared in portions."""
         mine = [batch.column(name) for name in self._spec.condition.columns(side)]
-        taken = take_rows(pa.RecordBatch.from_arrays(mine, names=[str(i) for i in range(len(mine))]), rows)
-        theirs = others.take(self._spec.condition.columns(1 - side), 0, len(rows))
-        left, right = (taken.columns, theirs) if side == LEFT else (theirs, taken.columns)
-        return self._spec.condition.same_keys(left, right)
+        keys = pa.RecordBatch.from_arrays(mine, names=[str(number) for number in range(len(mine))])
+        names = self._spec.condition.columns(1 - side)
+        pair_sizes = (sizes if isinstance(sizes, int) else sizes[rows]) + others.sizes(names)
+        same = [np.empty(0, bool)]
+        for begin, end in portions(np.broadcast_to(pair_sizes, len(rows)), self._limit_bytes):
+            both = [take_rows(keys, rows[begin:end]).columns, others.take(names, begin, end)]
+            same.append(self._spec.condition.same_keys(*(both if side == LEFT else both[::-1])))
+        return np.concatenate(same)
 
 
 class Others(Protocol):

@@ -49,13 +49,20 @@ class ReadingMany(Reading):
 
     Attributes:
         inner: Blocks that are kept beside the outer ones and the one that is read.
+        notes_bytes: Notes on a slot of every input.
     """
 
     inner: int = 0
+    notes_bytes: int = 0
 
     def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
-        """In all: twice the size of the outer blocks, and what any one block can take."""
-        return 2 * max_outer * slot_bytes + (self.inner + 1) * self.block_bytes(slot_bytes, block_rows)
+        """In all: twice the size of the outer blocks, what any one block can take, and notes on slots."""
+        inner_bytes = (self.inner + 1) * self.block_bytes(slot_bytes, block_rows)
+        return 2 * max_outer * slot_bytes + inner_bytes + self.slots(max_outer) * self.notes_bytes
+
+    def slots(self, max_outer: int) -> int:
+        """Of each input, for the blocks that are kept."""
+        return 2 * max_outer + 4
 
     def block_bytes(self, slot_bytes: int, rows: int) -> int:
         """What a block of so many rows takes when it is kept; its rows may need a slot more."""
@@ -71,7 +78,7 @@ class Sizes:
         slots: The most slots that there can be.
         notes_bytes: Notes on all slots of all inputs.
         work_bytes: What one step may use for sorting, probing and building results.
-        reading_bytes: Blocks that are joined in a reactive phase.
+        reading_bytes: Blocks that are joined in a reactive phase; set aside when the first one begins.
         max_outer: So many of them are outer ones.
         block_rows: No block has more.
     """
@@ -85,10 +92,9 @@ class Sizes:
     block_rows: int
 
     def reserve(self, budget: MemoryBudget) -> None:
-        """Set aside what is not for tuples."""
+        """Set aside what is never for tuples."""
         budget.set("notes", self.notes_bytes)
         budget.set("work", self.work_bytes)
-        budget.set("reading", self.reading_bytes)
 
     @property
     def piece_rows(self) -> int:
@@ -113,7 +119,7 @@ class Sizes:
         slot_bytes = max(1, -(-wanted_bytes // _PAGE_BYTES)) * _PAGE_BYTES
         slots = total_bytes // slot_bytes
         max_outer = max_outer or max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes)
-        notes = sum(RowSlots.notes_bytes(stored_schema(schema)) + _NOTES_BYTES for schema in plain)
+        notes = sum(slot_notes_bytes(stored_schema(schema)) for schema in plain)
         work_bytes = max(_LEAST_WORK_BYTES, int(total_bytes * _WORK_SHARE), 4 * slot_bytes)
         block_rows = slot_bytes // min(map(_least_row_bytes, plain))
         reading_bytes = reading.bytes(max_outer, slot_bytes, block_rows)
@@ -125,6 +131,11 @@ class Sizes:
                 f"max_outer={max_outer}; give memory={2 * least_bytes} or more, or smaller ones"
             )
         return cls(slot_bytes, slots, slots * notes, work_bytes, reading_bytes, max_outer, block_rows)
+
+
+def slot_notes_bytes(stored: pa.Schema) -> int:
+    """What notes on a slot take whose rows have these columns."""
+    return RowSlots.notes_bytes(stored) + _NOTES_BYTES
 
 
 def _least_row_bytes(schema: pa.Schema) -> int:

@@ -214,7 +214,7 @@ def test_every_figure_declares_what_it_must(name):
         for x in values:
             at = figure.sweep.at(setting, x)
             if isinstance(at, Setting):
-                contender_named(at.algorithm)
+                contender_named(at.algorithm, finds_results=at.finds_results)
     rising = Curves(values, {each: tuple(range(1, len(values) + 1)) for each in figure.contenders})
     assert figure.verdict(rising).number
 
@@ -226,6 +226,8 @@ def test_stored_results_are_those_of_the_figure_as_declared(name):
         pytest.skip("not measured yet")
     assert stored.verdict.number
     assert (DOCS / f"{name}.svg").exists()
+    scales = {row["scale"] for row in stored.rows if row["device"] == SIMULATED}
+    assert scales <= {str(stored.figure.paper.scale)}
 
 
 @pytest.mark.parametrize("per_key", [1, 8])

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 from adjoin import SSIJ, CMeshJoin, FrontStage, HybridJoin, Master, MeshJoin
+from adjoin.kernels.search import locate_pages
 from adjoin.semistream.frontcache import FrontCache
+from adjoin.semistream.pairs import TurnCounts, pairs_by_key
 from adjoin.workloads import Zipf
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales, slow_disk
@@ -95,7 +97,7 @@ def test_what_the_stream_no_longer_wants_goes(master):
 def test_a_key_is_cached_with_all_its_rows_or_not_at_all(exact, tmp_path, monkeypatch):
     """A row answered from the cache does not see the disk; caching what one page has of a key is wrong."""
     if not exact:
-        monkeypatch.setattr(FrontCache, "_are_whole", lambda _, keys: np.ones(len(keys), bool))
+        monkeypatch.setattr(FrontCache, "_are_whole", lambda _, __, chosen, ___: np.ones(chosen.sum(), bool))
     table = products(60, copies=37)
     master = build(table, tmp_path)
     random = np.random.default_rng(4)
@@ -107,6 +109,30 @@ def test_a_key_is_cached_with_all_its_rows_or_not_at_all(exact, tmp_path, monkey
     if exact:
         assert_same_rows(actual, wanted)
         assert join.metrics()["front_hits"] > 0
+
+
+def test_a_key_whose_rows_lie_on_two_pages_is_cached_when_both_come_together(tmp_path):
+    table = products(60, copies=37)
+    master = build(table, tmp_path)
+    random = np.random.default_rng(4)
+    batches = [sales(random.integers(0, 120, 200)) for _ in range(60)]
+    with CMeshJoin(master, on="id", memory="1MB", disk_pages=4, **slow_disk()) as join:
+        run(join, batches)
+        cache: Any = join._cache
+        keys = np.sort(cache.rows.keys())
+        pages = np.subtract(*locate_pages(keys, keys, master.index.first, master.index.last)[::-1])
+    assert set(pages.tolist()) >= {1, 2}
+
+
+def test_counts_of_a_turn_keep_to_their_room():
+    counts = TurnCounts()
+    for begin in range(0, 400, 100):
+        keys = np.append(np.arange(begin + 1, begin + 101), 1_000)
+        joined = pairs_by_key(np.sort(keys), np.arange(101))
+        times = counts.count(7, joined, room_bytes=48 * 20)
+    assert times[-1] == 4
+    assert len(counts._keys) == 20
+    assert 1_000 in counts._keys
 
 
 @pytest.mark.parametrize("is_new", [True, False])

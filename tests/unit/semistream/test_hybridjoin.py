@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from adjoin import HybridJoin, Master, OptionError, XHybridJoin
+from adjoin.semistream import readahead, xhybridjoin
 from adjoin.semistream.hybridjoin import Loads
+from adjoin.semistream.matching import Matcher
 from adjoin.semistream.xhybridjoin import without_chance
 from adjoin.workloads import Zipf
 from tests.oracle import Predicate, assert_same_rows, expected
@@ -66,6 +68,22 @@ def test_there_are_not_more_loads_than_rows(master):
             list(join.push(batch))
         list(join.finish())
         assert join.metrics()["iterations"] <= 3_000
+
+
+@pytest.mark.parametrize("kind", [HybridJoin, XHybridJoin])
+def test_the_queue_fills_again_after_the_stream_ran_dry(kind, master):
+    """H-E3: the paper takes no more rows in than the last iteration answered, which then are few for ever."""
+    with kind(master, on="id", memory="1MB", **slow_disk()) as join:
+        most = []
+        for _ in range(2):
+            waiting = 0
+            for batch in skewed(30_000, exponent=0.0):
+                list(join.push(batch))
+                waiting = max(waiting, join.metrics()["rows_waiting"])
+            most.append(waiting)
+            list(join.idle(1e6))
+            assert join.metrics()["rows_waiting"] == 0
+    assert most[1] > 0.9 * most[0] > 2_000
 
 
 def test_nothing_is_read_before_the_memory_is_full_or_the_stream_pauses(master):
@@ -179,6 +197,21 @@ def test_rows_that_pinned_pages_answer_do_not_wait(master):
         assert (join.metrics()["rows_waiting"], join.metrics()["pages_read"]) == (waiting, read)
 
 
+def test_a_row_is_looked_up_once_on_every_page_that_may_have_it(master, monkeypatch):
+    """X-E3: the paper looks up pinned rows among all that wait, in every iteration."""
+    looked_up, join_needs = [], Matcher.join
+
+    def noted(self, rows, need_row, need_slot):
+        looked_up.append(len(need_row))
+        return join_needs(self, rows, need_row, need_slot)
+
+    monkeypatch.setattr(Matcher, "join", noted)
+    with XHybridJoin(master, on="id", memory="1MB", pinned_pages=8, **slow_disk()) as join:
+        list(join.run(skewed(60_000)))
+        assert join.metrics()["iterations"] > 20
+    assert sum(looked_up) == 60_000
+
+
 def test_pinned_pages_follow_the_stream(master):
     with XHybridJoin(master, on="id", memory="1MB", pinned_pages=8, **slow_disk()) as join:
         for shift in (0, ROWS):
@@ -189,7 +222,14 @@ def test_pinned_pages_follow_the_stream(master):
             assert join._pages.cache.slot_of_page[hot[0]] >= 0
 
 
-def test_the_first_pages_of_a_sorted_master_are_read_in_one_go(master):
+def test_the_first_pages_of_a_sorted_master_are_read_in_one_go(master, monkeypatch):
+    heads, read_in_waves = [], readahead.read_in_waves
+
+    def noted(pages, wanted, room):
+        heads.append(wanted)
+        return read_in_waves(pages, wanted, room)
+
+    monkeypatch.setattr(xhybridjoin, "read_in_waves", noted)
     with XHybridJoin(master, on="id", memory="2MB", **slow_disk()) as join:
         for batch in skewed(60_000):
             list(join.push(batch))
@@ -197,6 +237,8 @@ def test_the_first_pages_of_a_sorted_master_are_read_in_one_go(master):
         cached = np.sort(join._pages.cache.pages())
         assert pinned > 8
         assert len(np.intersect1d(cached, np.arange(pinned))) > 0.8 * pinned
+    assert sum(map(len, heads)) > 0
+    assert all(len(head) == 0 or head.max() < pinned for head in heads)
 
 
 def test_memory_for_more_pages_than_the_master_has(master):

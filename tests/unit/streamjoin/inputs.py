@@ -100,7 +100,14 @@ def pairs_of(batches: list[pa.RecordBatch]) -> list[tuple[int, int]]:
     )
 
 
-def small(name: str, **options: Any) -> SpillingJoin:
+def small(name: str, *, is_tight: bool = True, **options: Any) -> SpillingJoin:
     """Blocks of a page, memory for about a hundred of them, on a simulated clock and disk."""
     sizes = {"memory": "450KB", "block_bytes": 4096, "clock": SimulatedClock(), "disk": Cost(8e-3, 4e-5)}
-    return JOINS[name](LEFT, RIGHT, on="k", **{**sizes, **_OPTIONS.get(name, {}), **options})
+    join = JOINS[name](LEFT, RIGHT, on="k", **{**sizes, **_OPTIONS.get(name, {}), **options})
+    return tight(join) if is_tight else join
+
+
+def tight(join: Any) -> Any:
+    """The join with as much memory for tuples as after its first reactive phase, so that few rows fill it."""
+    assert not join._kept.makes_room_for_reading()
+    return join

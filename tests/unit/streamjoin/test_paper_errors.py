@@ -1,4 +1,4 @@
-"""What the paper on DINER has wrong, and what goes wrong with it; D-E1 to D-E3 are in `test_grid`."""
+"""What the paper on DINER has wrong, and what goes wrong with it; D-E1 to D-E3 are in `test_box`."""
 
 from typing import Any
 

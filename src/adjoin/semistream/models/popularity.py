@@ -12,6 +12,8 @@ from adjoin.semistream.models.setting import Array
 
 _HEAD = 128
 """Terms of a sum of powers that are added one by one; behind them the expansion is exact to rounding."""
+_WORK_BYTES = 64
+"""What a model uses for every weight while it works."""
 _NOTHING = 1e-15
 """A share that rounding leaves over."""
 _BINS_PER_OCTAVE_BITS = (
@@ -49,6 +51,21 @@ def _integral(x: Array | np.float64, exponent: float) -> Array:
 
 def _correction(x: Array | np.float64, s: float) -> Array:
     return np.asarray(x**-s / 2 - s * x ** (-s - 1) / 12 + s * (s + 1) * (s + 2) * x ** (-s - 3) / 720)
+
+
+def coarser(weights: Array, room_bytes: int) -> tuple[Array, int]:
+    """Weights of so many neighbouring pages together that a model has room for its work; and how many.
+
+    Example:
+        >>> coarser(np.arange(6.0), room_bytes=10_000)[1]
+        1
+        >>> together, pages = coarser(np.arange(6.0), room_bytes=200)
+        >>> together.tolist(), pages
+        ([1.0, 5.0, 9.0], 2)
+    """
+    pages = max(1, -(-_WORK_BYTES * len(weights) // max(room_bytes, 1)))
+    starts = np.arange(0, len(weights), pages)
+    return np.add.reduceat(weights, starts, dtype=np.float64), pages
 
 
 def zipf_weights(master_rows: int, rows_per_page: int, exponent: float) -> Array:

@@ -1,11 +1,11 @@
 """MINER's reactive phase: blocks of all relations joined by nested loops that can stop after every block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from adjoin.streamjoin.manyway.box import Box, Step
+from adjoin.streamjoin.box import Box, Step
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
 from adjoin.streamjoin.manyway.recalled import Recalled
 from adjoin.streamjoin.reactive import Reactive
@@ -54,7 +54,11 @@ class BlockLoops(Reactive):
 
     def _next_step(self) -> Step | None:
         lengths = [len(blocks) for blocks in self._reader.blocks]
-        return self.box.next_step(self._graph, lengths, self._fitting)
+        return self.box.next_step(lengths, self._fitting, self._inner)
+
+    def _inner(self, outer: int, joined: Sequence[int]) -> list[int]:
+        """The other relations, each joined with one before it; those with most blocks come late."""
+        return [relation for relation, _ in self._graph.path(outer, joined)]
 
     def _fitting(self, relation: int, first: int) -> int:
         """How many blocks from this one on have room together; one has in any case."""
@@ -87,6 +91,7 @@ class BlockLoops(Reactive):
         there = len(self._loaded[0][1])
         if there == len(wanted):
             return False
+        self._drop(1)  # what matched the outer blocks that were there
         self._recalled.keep(step.outer, self._recalled.read(step.outer, wanted[there]))
         self._loaded[0] = step.outer, wanted[: there + 1]
         return True

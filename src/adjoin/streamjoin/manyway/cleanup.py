@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from adjoin.parts.copying import join_batches
 from adjoin.parts.rows import row_bytes
-from adjoin.streamjoin.manyway.box import Box
+from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
 from adjoin.streamjoin.manyway.recalled import Recalled
 from adjoin.streamjoin.reading import BlockReader

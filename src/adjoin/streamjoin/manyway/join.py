@@ -6,17 +6,19 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from adjoin.parts.copying import plain_schema
+from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.frame import SpillingJoin
 from adjoin.streamjoin.index import INTERVAL_BYTES
-from adjoin.streamjoin.manyway.box import Box
 from adjoin.streamjoin.manyway.cleanup import ManyCleanup
-from adjoin.streamjoin.manyway.matching import Match, Matching, match_bytes
+from adjoin.streamjoin.manyway.matching import Match, Matching
 from adjoin.streamjoin.manyway.probeorder import ProbeOrder
-from adjoin.streamjoin.manyway.recalled import MORE_BYTES, Recalled
+from adjoin.streamjoin.manyway.recalled import MORE_BYTES, Recalled, recalled_schema
 from adjoin.streamjoin.manyway.results import ManyResults
 from adjoin.streamjoin.manyway.spec import ManyInputs
 from adjoin.streamjoin.reading import BlockReader
-from adjoin.streamjoin.sizes import ReadingMany
+from adjoin.streamjoin.sizes import ReadingMany, slot_notes_bytes
+from adjoin.streamjoin.tuples import stored_schema
 
 _BLOCKS_IN_FLIGHT = 3
 """A block that is read: as it is, in order, and with its keys."""
@@ -34,6 +36,7 @@ class ManyInputJoin(SpillingJoin):
         **options: Those of `SpillingJoin`.
     """
 
+    reading: ReadingMany
     scatters: ClassVar[bool] = False
     """Whether a key that all relations share is scattered, so that ranges of it are hash partitions."""
 
@@ -52,14 +55,11 @@ class ManyInputJoin(SpillingJoin):
         attributes = max(map(len, spec.attributes))
         entry_bytes, merge_bytes = INTERVAL_BYTES
         row_bytes = MORE_BYTES + attributes * entry_bytes + merge_bytes
-        self.reading = ReadingMany(row_bytes=row_bytes, inner=len(spec) - 2)
+        stored = [recalled_schema(stored_schema(plain_schema(schema))) for schema in spec.schemas]
+        notes_bytes = sum(map(slot_notes_bytes, stored))
+        self.reading = ReadingMany(row_bytes=row_bytes, inner=len(spec) - 2, notes_bytes=notes_bytes)
         super().__init__(spec.graph.names, spec.schemas, spec.schema, spec.are_points, memory, **options)
-        self._matching = Matching(spec, self._inputs, self._order, self._limit)
-
-    @property
-    def _limit(self) -> int:
-        """Most matches at a time."""
-        return max(1, self._sizes.work_bytes // 2 // match_bytes(len(self._spec)))
+        self._matching = Matching(spec, self._inputs, self._order, self._sizes.work_bytes // 2)
 
     @cached_property
     def _reader(self) -> BlockReader:
@@ -77,7 +77,7 @@ class ManyInputJoin(SpillingJoin):
             self._results,
             slots=slots,
             slot_bytes=self._sizes.slot_bytes,
-            limit=self._limit,
+            limit_bytes=self._sizes.work_bytes // 2,
             memory_bytes=memory_bytes,
         )
         self._rooms.append(recalled)

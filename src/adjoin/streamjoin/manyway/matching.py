@@ -1,6 +1,6 @@
 """Rows of one relation joined with tuples of all others in memory: one relation after the other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.condition import LEFT, RIGHT
+from adjoin.parts.portions import portions
 from adjoin.streamjoin.manyway.graph import Edge
 from adjoin.streamjoin.manyway.probeorder import ProbeOrder
 from adjoin.streamjoin.manyway.spec import ManyInputs
@@ -20,7 +20,7 @@ _PART_BYTES, _STEP_BYTES = 24, 60
 """Of a match: for each relation that has a tuple in it, and for what finds the next one."""
 
 
-def match_bytes(relations: int) -> int:
+def _match_bytes(relations: int) -> int:
     """What a match takes, in all steps together."""
     return (_PART_BYTES * relations + _STEP_BYTES) * (relations - 1)
 
@@ -41,13 +41,22 @@ class Match:
         """Those at these positions."""
         return Match({relation: part.chosen(at) for relation, part in self.parts.items()}, len(at))
 
-    def columns(self, relation: int, names: Sequence[str]) -> list[pa.Array]:
-        """These columns of the tuples of a relation."""
-        return self.parts[relation].take(names, 0, self.size)
+    def numbers(self, relation: int, name: str) -> Array:
+        """A column of whole numbers of the tuples of a relation."""
+        (column,) = self.parts[relation].take([name], 0, self.size)
+        numbers: Array = column.to_numpy()
+        return numbers
 
-    def numbers(self, name: str) -> Iterator[Array]:
-        """A column of whole numbers that the tuples of all relations have."""
-        return (self.columns(relation, [name])[0].to_numpy() for relation in self.parts)
+    def columns(
+        self, wanted: Mapping[int, Sequence[str]], limit_bytes: int
+    ) -> Iterator[list[pa.RecordBatch]]:
+        """Columns of the tuples of some relations, a batch of each, at most so many bytes at a time."""
+        sizes = sum(self.parts[relation].sizes(names) for relation, names in wanted.items())
+        for begin, end in portions(np.broadcast_to(sizes, self.size), limit_bytes):
+            yield [
+                pa.RecordBatch.from_arrays(self.parts[relation].take(names, begin, end), names=list(names))
+                for relation, names in wanted.items()
+            ]
 
 
 class Matching:
@@ -57,14 +66,17 @@ class Matching:
         spec: The join.
         inputs: The tuples of every relation.
         order: Says which relation is asked next.
-        limit: Most matches at a time.
+        limit_bytes: For the matches that there are at a time, and once more for their keys.
     """
 
-    def __init__(self, spec: ManyInputs, inputs: Sequence[Tuples], order: ProbeOrder, limit: int) -> None:
+    def __init__(
+        self, spec: ManyInputs, inputs: Sequence[Tuples], order: ProbeOrder, limit_bytes: int
+    ) -> None:
         self._spec = spec
         self._inputs = inputs
         self._order = order
-        self._limit = limit
+        self._limit_bytes = limit_bytes
+        self._limit = max(1, limit_bytes // _match_bytes(len(spec)))
 
     def of(self, relation: int, batch: pa.RecordBatch, keys: Keys) -> Iterator[Match]:
         """Rows of a relation, with tuples of all others; nothing where one of them has none."""
@@ -105,11 +117,18 @@ class Matching:
     def keys_of(self, match: Match, relation: int, attribute: int) -> tuple[Array, Array]:
         """The keys of the tuples of a relation."""
         names = tuple(dict.fromkeys(self._spec.key_columns(relation, attribute)))
-        batch = pa.RecordBatch.from_arrays(match.columns(relation, names), names=list(names))
-        low, high, _ = self._spec.keys(relation, attribute, batch)
+        found = [
+            self._spec.keys(relation, attribute, batch)[:2]
+            for (batch,) in match.columns({relation: names}, self._limit_bytes)
+        ]
+        low, high = (np.concatenate(ends) for ends in zip(*found, strict=True))
         return low, high
 
     def _are_same(self, match: Match, edge: Edge) -> Array:
         """Whether keys are the same whose hashes are."""
-        columns = [match.columns(end, edge.condition.columns(side)) for side, end in enumerate(edge.ends)]
-        return edge.condition.same_keys(columns[LEFT], columns[RIGHT])
+        wanted = {end: edge.condition.columns(side) for side, end in enumerate(edge.ends)}
+        same = [
+            edge.condition.same_keys(left.columns, right.columns)
+            for left, right in match.columns(wanted, self._limit_bytes)
+        ]
+        return np.concatenate(same)

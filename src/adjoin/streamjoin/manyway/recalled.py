@@ -31,7 +31,7 @@ class Recalled:
         results: Builds results.
         slots: The most slots of each relation.
         slot_bytes: A slot.
-        limit: Most matches at a time.
+        limit_bytes: For the matches that there are at a time.
         memory_bytes: What all tuples may take.
 
     Attributes:
@@ -46,7 +46,7 @@ class Recalled:
         *,
         slots: int,
         slot_bytes: int,
-        limit: int,
+        limit_bytes: int,
         memory_bytes: int,
     ) -> None:
         self._memory_bytes = memory_bytes
@@ -54,10 +54,10 @@ class Recalled:
         self._reader = reader
         self._results = results
         self.inputs = [
-            Tuples(_recalled_schema(blocks.schema), are_points=points, slots=slots, slot_bytes=slot_bytes)
+            Tuples(recalled_schema(blocks.schema), are_points=points, slots=slots, slot_bytes=slot_bytes)
             for blocks, points in zip(reader.blocks, spec.are_points, strict=True)
         ]
-        self._matching = Matching(spec, self.inputs, ProbeOrder(spec.graph), limit)
+        self._matching = Matching(spec, self.inputs, ProbeOrder(spec.graph), limit_bytes)
 
     def read(self, relation: int, number: int, edge: Edge | None = None) -> pa.RecordBatch:
         """The tuples of a block; with an edge, those that may match one that is here at its other end."""
@@ -103,8 +103,8 @@ class Recalled:
         All tuples of a match were in memory together if none left before the last one arrived.
         """
         for match in self._matching.of(relation, *self._spec.keyed(relation, batch)):
-            arrived = np.maximum.reduce(list(match.numbers(ARRIVED)))
-            left = np.minimum.reduce(list(match.numbers(LEFT_AT)))
+            arrived = np.maximum.reduce([match.numbers(number, ARRIVED) for number in match.parts])
+            left = np.minimum.reduce([match.numbers(number, LEFT_AT) for number in match.parts])
             yield match, arrived > left
 
     def results(self, match: Match, chosen: Array) -> Iterator[pa.RecordBatch]:
@@ -113,7 +113,7 @@ class Recalled:
 
     def blocks_of(self, match: Match) -> Sequence[Array]:
         """The block of every tuple of a match, by relation."""
-        return [match.columns(relation, [BLOCK])[0].to_numpy() for relation in range(len(self._spec))]
+        return [match.numbers(relation, BLOCK) for relation in range(len(self._spec))]
 
     def check_invariants(self) -> None:
         """Raise AssertionError if tuples contradict themselves, or are more than there is memory for."""
@@ -128,6 +128,7 @@ class Recalled:
             tuples.slots.close()
 
 
-def _recalled_schema(stored: pa.Schema) -> pa.Schema:
+def recalled_schema(stored: pa.Schema) -> pa.Schema:
+    """The columns of a tuple that was on disk: when it left, its block, then those that it is kept with."""
     more = [pa.field(name, pa.int64(), False) for name in (LEFT_AT, BLOCK)]
     return pa.schema([*more, *stored])

@@ -12,6 +12,7 @@ from adjoin import MINER, BudgetError, MJoin
 from adjoin.master.device import Cost
 from adjoin.parts.clock import SimulatedClock
 from adjoin.streamjoin.manyway.join import ManyInputJoin
+from tests.unit.streamjoin.inputs import tight
 
 JOINS: dict[str, Callable[..., ManyInputJoin]] = {"miner": MINER, "mjoin": MJoin}
 CONDITIONS = {
@@ -110,8 +111,12 @@ class Tree:
             for row in zip(*(batch[column].to_pylist() for column in columns), strict=True)
         )
 
-    def join(self, name: str, **options: Any) -> ManyInputJoin:
+    def join(self, name: str, *, is_tight: bool = True, **options: Any) -> ManyInputJoin:
         """Blocks of a page, hardly more memory than the least, on a simulated clock and disk."""
+        join = self._join(name, **options)
+        return tight(join) if is_tight else join
+
+    def _join(self, name: str, **options: Any) -> ManyInputJoin:
         sizes = {"block_bytes": 4096, "clock": SimulatedClock(), "disk": Cost(8e-3, 4e-5)}
         sizes |= {"max_outer": 3} if name == "miner" else {}
         if "memory" in options:

@@ -153,10 +153,11 @@ def test_two_inputs_behave_as_with_diner(kind):
     assert min(results[0][2], results[1][2]) > 0
 
 
-@pytest.mark.parametrize("most_new", [0, 50])
-def test_a_reactive_phase_hands_over_after_one_block(most_new):
+@pytest.mark.parametrize(("most_new", "is_tight"), [(0, True), (50, True), (50, False)])
+def test_a_reactive_phase_hands_over_after_one_block(most_new, is_tight):
+    """Also the first one, for which tuples must leave."""
     tree = chain(keys=400)
-    with tree.join("miner", max_new=most_new) as join:
+    with tree.join("miner", max_new=most_new, is_tight=is_tight) as join:
         for _ in range(14):
             for relation in range(4):
                 drain(join.push(tree.names[relation], tree.draw(relation, 120)))

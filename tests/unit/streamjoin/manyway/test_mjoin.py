@@ -35,6 +35,7 @@ def test_other_joins_lose_tuples_by_lot():
         whole = [number for number in range(len(blocks)) if blocks.rows_in(range(number, number + 1)) > 20]
         spans = [blocks.reach_of(number) for number in whole]
         assert len(spans) > 2
-        # Neither the lowest nor the highest alone, nor those between: every block has keys of all sizes.
-        assert all(first < 1_500 and last > 3_000 for first, last in spans)
+        # Neither the lowest nor the highest alone, nor those between: blocks have keys of all sizes, but for
+        # those that left together with another one.
+        assert sum(first < 1_500 and last > 3_000 for first, last in spans) > 0.7 * len(spans)
         drain(join.finish())

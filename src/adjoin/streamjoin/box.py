@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.manyway.graph import JoinGraph
+
+MostOuter = Callable[[int, int], int]
+"""Says of a relation and its next block how many can be outer blocks together."""
+Inner = Callable[[int, Sequence[int]], Sequence[int]]
+"""Says of an outer relation, and of how many blocks of each are in the box, the inner ones in their order."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Box:
     the outer relation are joined with all combinations of the others' blocks in the box, which turn as the
     wheels of an odometer; when they are through, the box grows by the outer blocks. When the outer relation
     has no more, another one takes its role. Work can stop after every step, and blocks can be added at any
-    time.
+    time. With two relations the box is a rectangle, and the odometer has one wheel.
 
     Attributes:
         outer: The relation whose blocks are outer now; None before the first step.
@@ -51,33 +55,24 @@ class Box:
     sequence: list[int] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
 
-    def next_step(
-        self, graph: JoinGraph, blocks: Sequence[int], most_outer: Callable[[int, int], int]
-    ) -> Step | None:
-        """What is to be done next; None if nothing is.
-
-        Args:
-            graph: Which relations are joined with which.
-            blocks: How many every relation has.
-            most_outer: Says of a relation and its next block how many can be outer blocks together.
-        """
+    def next_step(self, blocks: Sequence[int], most_outer: MostOuter, inner: Inner) -> Step | None:
+        """What is to be done next where every relation has so many blocks; None if nothing is."""
         if self.outer is None:
             if not all(blocks):
                 return None
             self.outer = int(np.argmin(blocks))
             self.joined = [0 if number == self.outer else count for number, count in enumerate(blocks)]
-        if not self.chunk:
+        if not any(self.at):  # nothing of the chunk has been joined, and there may be more blocks by now
             missing = [count - done for count, done in zip(blocks, self.joined, strict=True)]
             if not any(missing):
                 return None
             if not missing[self.outer]:
                 self.outer = int(np.argmax(missing))
             self.chunk = min(most_outer(self.outer, self.joined[self.outer]), missing[self.outer])
-            self.sequence = [number for number, _ in graph.path(self.outer, self.joined)]
+            self.sequence = list(inner(self.outer, self.joined))
             self.at = [0] * len(self.sequence)
         first = self.joined[self.outer]
-        inner = tuple(zip(self.sequence, self.at, strict=True))
-        return Step(self.outer, first, first + self.chunk, inner)
+        return Step(self.outer, first, first + self.chunk, tuple(zip(self.sequence, self.at, strict=True)))
 
     def finished(self, wheel: int | None = None) -> None:
         """The step that was given last has been done.

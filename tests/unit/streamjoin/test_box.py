@@ -1,4 +1,4 @@
-"""The odometer: every combination of blocks exactly once, however the disk parts grow."""
+"""The box and its odometer: every combination of blocks exactly once, however the disk parts grow."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.streamjoin.manyway.box import Box
+from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.manyway.graph import JoinGraph
 
 SCHEMA = pa.schema([(f"k{number}", pa.int64()) for number in range(4)])
@@ -48,6 +48,43 @@ def test_every_combination_exactly_once(parents, most_outer, actions):
         assert len(world.joined) == np.prod(world.blocks)
 
 
+def test_work_can_stop_after_one_inner_block():
+    """D-E3: the line that returns is lost in print."""
+    world = World([0], most_outer=3)
+    world.blocks = [7, 9]
+    world.work(1)
+    assert world.joined == {(0, 0), (1, 0), (2, 0)}
+
+
+def test_blocks_of_the_inner_relation_alone_are_joined_too():
+    """D-E2: a role is changed where only the inner side has gained blocks; the paper's loop runs for ever."""
+    world = World([0], most_outer=9)
+    world.blocks = [2, 2]
+    world.work(99)
+    world.blocks = [2, 5]
+    world.work(99)
+    assert len(world.joined) == 10
+
+
+def test_the_last_inner_block_is_joined():
+    """D-E1: the paper's comparison leaves it out, and never comes to an end."""
+    world = World([0], most_outer=1)
+    world.blocks = [1, 1]
+    world.work(99)
+    assert world.joined == {(0, 0)}
+
+
+def test_a_chunk_grows_until_something_of_it_is_joined():
+    world = World([0, 1], most_outer=3)
+    world.blocks = [1, 1, 4]
+    assert world.next_step().outer_end == 1
+    world.blocks = [2, 2, 4]
+    assert world.next_step().outer_end == 2
+    world.work(1)
+    world.blocks = [3, 3, 4]
+    assert world.next_step().outer_end == 2
+
+
 class World:
     """A box, and the combinations that it was told of."""
 
@@ -60,7 +97,10 @@ class World:
         self.joined: set[tuple[int, ...]] = set()
 
     def next_step(self):
-        return self.box.next_step(self.graph, self.blocks, lambda *_: self.most_outer)
+        return self.box.next_step(self.blocks, lambda *_: self.most_outer, self._inner)
+
+    def _inner(self, outer, joined):
+        return [relation for relation, _ in self.graph.path(outer, joined)]
 
     def work(self, steps):
         while steps and (step := self.next_step()) is not None:
