@@ -77,6 +77,11 @@ class PageCache:
     def pages(self) -> Array:
         return self._page_of_slot[self._page_of_slot >= 0]
 
+    def is_cached(self, slots: Array) -> Array:
+        """Whether the page in each slot stays; those that are read for once do not."""
+        cached: Array = self._page_of_slot[slots] >= 0
+        return cached
+
     def utility(self, pages: Array | slice) -> Array:
         return self._utility[pages]
 

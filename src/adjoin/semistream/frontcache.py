@@ -201,8 +201,14 @@ class FrontCache:
     # Rows come and go.
 
     def _observe(self, keys: Array, stream_row: Array, places: Places) -> None:
-        """Cache the master's rows of keys that were seen often enough."""
+        """Cache the master's rows of keys that were seen often enough, and are not in memory anyway."""
         assert self.rows is not None
+        if self._join.waiting_row_bytes:
+            waited = ~self._pages.cache.is_cached(places.slots)
+            keys, stream_row = keys[waited], stream_row[waited]
+            places = Places(places.slots[waited], places.rows[waited])
+            if len(keys) == 0:
+                return
         joined = pairs_by_key(keys, stream_row)
         seen = self.rows.count(joined.keys, joined.times)
         chosen = (seen >= self.rows.least_seen) & ~self.rows.knows(joined.keys)
@@ -235,14 +241,17 @@ class FrontCache:
             self._give_back(self.rows, self.rows.free_bytes)
 
     def _are_whole(self, joined: PairsByKey, chosen: Array, places: Places) -> Array:
-        """Whether the pairs of each chosen key are on all pages that may have rows of it; keys ascend."""
+        """Whether the pairs of each chosen key are on all pages that may have rows of it; keys ascend.
+
+        A key that fills pages is left to the join behind where that keeps the pages that are wanted most.
+        """
         index, keys = self._pages.index, joined.keys[chosen]
         start, stop = locate_pages(keys, keys, index.first, index.last)
         owner = np.repeat(np.arange(len(chosen)), joined.rows)
         slots = places.slots[joined.pairs].astype(np.int64)
         pages = np.unique((owner << 32 | slots)[chosen[owner]]) >> 32
         here = np.bincount(pages, minlength=len(chosen))[chosen]
-        return here == stop - start
+        return (here == stop - start) & ((here == 1) | bool(self._join.waiting_row_bytes))
 
     def _groups(
         self, schema: pa.Schema, joined: PairsByKey, chosen: Array, places: Places, heat: Array

@@ -1,13 +1,14 @@
 """What is peculiar to the front stage: which rows it caches, how long, and that it never lies."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin import SSIJ, CMeshJoin, FrontStage, HybridJoin, Master, MeshJoin
+from adjoin import SSIJ, CMeshJoin, FrontStage, HybridJoin, Master, MeshJoin, XHybridJoin
 from adjoin.kernels.search import locate_pages
+from adjoin.parts.pagecache import PageCache
 from adjoin.semistream.frontcache import FrontCache
 from adjoin.semistream.pairs import TurnCounts, pairs_by_key
 from adjoin.workloads import Zipf
@@ -22,8 +23,10 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Master:
     return build(products(ROWS, width=100), tmp_path_factory.mktemp("front"))
 
 
-def skewed(rows: int, exponent: float = 1.0, shift: int = 0) -> list[pa.RecordBatch]:
-    keys = Zipf(ROWS, exponent, seed=3, placement="random").draw(rows)
+def skewed(
+    rows: int, exponent: float = 1.0, shift: int = 0, placement: Literal["noperm", "random"] = "random"
+) -> list[pa.RecordBatch]:
+    keys = Zipf(ROWS, exponent, seed=3, placement=placement).draw(rows)
     keys = (keys + shift) % ROWS * 2
     return [sales(keys[begin : begin + 500]) for begin in range(0, rows, 500)]
 
@@ -122,6 +125,20 @@ def test_a_key_whose_rows_lie_on_two_pages_is_cached_when_both_come_together(tmp
         keys = np.sort(cache.rows.keys())
         pages = np.subtract(*locate_pages(keys, keys, master.index.first, master.index.last)[::-1])
     assert set(pages.tolist()) >= {1, 2}
+
+
+@pytest.mark.parametrize("is_looked_at", [True, False])
+def test_rows_that_pinned_pages_answer_are_not_cached_again(is_looked_at, master, monkeypatch):
+    if not is_looked_at:
+        monkeypatch.setattr(PageCache, "is_cached", lambda _, slots: np.zeros(len(slots), bool))
+    with FrontStage(XHybridJoin)(master, on="id", memory="2MB", pinned_pages=32, **slow_disk()) as join:
+        run(join, skewed(200_000, placement="noperm"))
+        cache: Any = join._cache
+        keys = np.sort(cache.rows.keys())
+        page, _ = locate_pages(keys, keys, master.index.first, master.index.last)
+        pinned = join._pages.cache.slot_of_page[page] >= 0
+    assert len(keys) > 50
+    assert (np.count_nonzero(pinned) < 0.2 * len(keys)) == is_looked_at
 
 
 def test_counts_of_a_turn_keep_to_their_room():
