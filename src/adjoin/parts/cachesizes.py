@@ -13,8 +13,10 @@ _SLOTS = 64
 _MOST_SLOT_BYTES = 1 << 20
 _LEAST_SLOTS = 4
 _LEAST_ENTRIES = 64
-_SLOTS_ON_THE_WAY = 4
-"""Rows that wait, those of the slot that they are for, both together; and counts of keys that may come."""
+_SLOTS_ON_THE_WAY = 3
+"""Rows that wait, those of the slot that they are for, and both together."""
+_COUNTING_SHARE = 1 / 4
+"""Of a slot, for counts of keys that may come."""
 _MOST_ENTRIES = 1 << 30
 
 
@@ -29,6 +31,7 @@ class CacheSizes:
         slots: The most slots.
         fixed_bytes: What it takes at first: table, counters, notes on slots, and rows on the way.
         row_bytes: A row, about.
+        counting_bytes: Set aside for whoever counts keys that may come.
     """
 
     first_entries: int
@@ -37,6 +40,7 @@ class CacheSizes:
     slots: int
     fixed_bytes: int
     row_bytes: int
+    counting_bytes: int
 
     @classmethod
     def of(
@@ -52,10 +56,13 @@ class CacheSizes:
         slot_bytes = min(_MOST_SLOT_BYTES, (most_bytes - table_bytes) // _SLOTS)
         slot_bytes = max(slot_bytes // BLOCK_BYTES, 1) * BLOCK_BYTES
         notes_bytes = PackedRows.notes_bytes(schema)
-        work_bytes = _SLOTS_ON_THE_WAY * slot_bytes
+        counting_bytes = int(_COUNTING_SHARE * slot_bytes)
+        work_bytes = _SLOTS_ON_THE_WAY * slot_bytes + counting_bytes
         slots = (most_bytes - table_bytes - work_bytes) // (slot_bytes + notes_bytes)
         if slots < _LEAST_SLOTS or slot_bytes < 4 * message_overhead(schema):
             return None
         table_bytes = first_entries * KeyTable.bytes_per_entry
         fixed_bytes = memory_bytes + table_bytes + work_bytes + slots * notes_bytes
-        return cls(first_entries, most_entries, slot_bytes, slots, fixed_bytes, expected_row_bytes)
+        return cls(
+            first_entries, most_entries, slot_bytes, slots, fixed_bytes, expected_row_bytes, counting_bytes
+        )

@@ -239,7 +239,7 @@ class TupleCache:
     @property
     def counting_bytes(self) -> int:
         """Set aside for whoever counts keys that may come."""
-        return self._sizes.slot_bytes
+        return self._sizes.counting_bytes
 
     @property
     def free_bytes(self) -> int:

@@ -27,7 +27,7 @@ from adjoin.semistream.residence import GUEST, Residence
 from adjoin.semistream.samepages import is_changed
 from adjoin.semistream.spec import JoinSpec
 
-_LEAST_ROW_BYTES = 16
+_LEAST_ROW_BYTES, _KEY_BYTES = 16, 8
 _STEADY = 1.5
 """Heat is halved after every round: a key that answers n rows in each has between n and 2 n before that."""
 
@@ -293,8 +293,8 @@ def _bytes_of_row(master: Master, cached: pa.Schema) -> float:
     fixed_bytes = sum(width for width in widths.values() if width)
     flexible = max(1.0, row_bytes - fixed_bytes) / max(1, sum(not width for width in widths.values()))
     sizes = {name: width or flexible for name, width in widths.items()}
-    share = sum(sizes[name] for name in cached.names if name in sizes) / sum(sizes.values())
-    return share * row_bytes
+    cached_bytes = _KEY_BYTES + sum(sizes[name] for name in cached.names[1:])
+    return min(row_bytes, row_bytes * cached_bytes / sum(sizes.values()))
 
 
 def _width(type_: pa.DataType) -> float:
