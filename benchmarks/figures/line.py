@@ -94,7 +94,9 @@ class Line(SimulatedClock):
             with make(memory=memory_bytes, **options) as join:
                 aside = join._sizes.notes_bytes + join._sizes.work_bytes + join._sizes.reading_bytes
             memory_bytes = int((tuples_bytes + aside) / (1 - INPUT_SHARE * self._offers))
-        return make(memory=memory_bytes, wait_seconds=WAIT_SECONDS, clock=self, disk=papers_disk(), **options)
+        join = make(memory=memory_bytes, wait_seconds=WAIT_SECONDS, clock=self, disk=papers_disk(), **options)
+        join._kept.makes_room_for_reading()  # else tuples would have that until the first reactive phase
+        return join
 
     def details(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """What explains the results of a join."""
