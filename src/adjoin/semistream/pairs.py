@@ -62,7 +62,7 @@ class TurnCounts:
         return times[np.searchsorted(keys, joined.keys)]
 
     def _keep(self, keys: Array, times: Array, room_bytes: int) -> None:
-        most = room_bytes // self._BYTES
+        most = max(1, room_bytes // self._BYTES)
         if len(keys) > most:
             stay = np.sort(np.argpartition(times, len(keys) - most)[len(keys) - most :])
             keys, times = keys[stay], times[stay]
