@@ -297,12 +297,17 @@ class AutoJoin(SemiStreamJoin):
         loaded = self._setting(_LOAD_BYTES + _LOAD_PAIR_BYTES * self._pages_per_row, index_bytes)
         phased = self._setting(_PHASE_BYTES + _PHASE_PAIR_BYTES * self._pages_per_row, index_bytes)
         return {
-            "xhybridjoin+front": xhybridjoin.tune(
-                loaded, constants, weights, pinned_rows_wait=False
-            ).rows_per_second,
+            "xhybridjoin+front": self._tuned_rate(loaded, constants, weights),
             "ssij+front": ssij.service_rate(phased, constants, weights),
             "cmeshjoin": meshjoin.service_rate(scanned, constants, best_buffer_bytes(scanned, constants)),
         }
+
+    @staticmethod
+    def _tuned_rate(setting: Setting, constants: CostConstants, weights: Array) -> float:
+        try:
+            return xhybridjoin.tune(setting, constants, weights, pinned_rows_wait=False).rows_per_second
+        except BudgetError:  # there is no memory for pages that are seen so coarsely
+            return 0.0
 
     @property
     def _work_bytes(self) -> int:
@@ -316,7 +321,7 @@ class AutoJoin(SemiStreamJoin):
         if not isinstance(self._options["clock"], SystemClock):
             return rates
         rates["ssij"] = rates["ssij+front"]
-        return {name: 1 / (1 / rate + _PROCESSOR_SECONDS[name]) for name, rate in rates.items()}
+        return {name: rate / (1 + rate * _PROCESSOR_SECONDS[name]) for name, rate in rates.items()}
 
     def _setting(self, state_bytes: float, index_bytes: int) -> Setting:
         master = self._master

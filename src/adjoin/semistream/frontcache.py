@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from hashlib import blake2b
 from typing import Any
 
@@ -135,7 +136,13 @@ class FrontCache:
     def _key(self) -> str:
         """The same for caches that can use each other's rows."""
         # A semi join looks no further than the first row of a key, so the others may be missing.
-        facts = (self._budget.total_bytes, self._share, self._spec.how, self._spec.predicate.is_equality)
+        facts = (
+            self._budget.total_bytes,
+            self._share,
+            self._spec.how,
+            self._spec.predicate.is_equality,
+            [field.name for field in fields(CacheSizes)],
+        )
         schema = _schema_of(self._pages.master, self._spec)
         return blake2b(repr(facts).encode() + schema.serialize(), digest_size=16).hexdigest()
 

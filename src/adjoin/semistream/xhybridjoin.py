@@ -82,6 +82,8 @@ class PinnedLoads(Loads):
             split.slot_cost,
             held / self.queue.rows,
         )
+        if together * split.slot_cost > setting.memory_bytes / 2:
+            return  # seen so coarsely, pages say nothing
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
         load = max(1, split.wave_pages // together)
         tuning = tune(setting, constants, weights, swappable_pages=load, pinned_rows_wait=False)

@@ -177,15 +177,20 @@ class RowsOfAnySize(RowStore):
         return _all_places(slot, there + rows.num_rows)[there:]
 
     def sparse_slot(self) -> int | None:
-        """The one with the fewest bytes of rows, if they are few."""
+        """The one with the fewest bytes of rows, if few; and it has holes, or the open slot takes them all.
+
+        So every time there are fewer slots, or fewer with holes.
+        """
         used = np.flatnonzero(self._live)
         used = used[used != self._open]
-        if len(used) == 0:
+        rows = self.slots.columns.rows[used]
+        left_bytes = self._filled[used] * (self._live[used] / np.maximum(rows, 1))
+        open_bytes = self.slots.room_bytes - int(self._filled[self._open]) if self._open != _NO_SLOT else 0
+        is_worth_it = left_bytes <= _WORTH_MOVING * self.slots.room_bytes
+        is_worth_it &= (self._live[used] < rows) | (left_bytes <= open_bytes)
+        if not is_worth_it.any():
             return None
-        left_bytes = self._filled[used] * (self._live[used] / self.slots.columns.rows[used])
-        emptiest = int(np.argmin(left_bytes))
-        is_worth_it = left_bytes[emptiest] <= _WORTH_MOVING * self.slots.room_bytes
-        return int(used[emptiest]) if is_worth_it else None
+        return int(used[np.argmin(np.where(is_worth_it, left_bytes, np.inf))])
 
     def empty(self, slot: int) -> None:
         """No row in this slot is needed any more."""

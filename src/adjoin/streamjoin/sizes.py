@@ -42,6 +42,10 @@ class Reading:
         """In all, where a block has at most so many rows; and for the block that is read."""
         return (self.copies * max_outer + 1) * slot_bytes + max_outer * block_rows * self.row_bytes
 
+    def notes_bytes(self, max_outer: int) -> int:  # noqa: ARG002
+        """Notes on the slots of their own that they have."""
+        return 0
+
 
 @dataclass(frozen=True)
 class ReadingMany(Reading):
@@ -49,16 +53,19 @@ class ReadingMany(Reading):
 
     Attributes:
         inner: Blocks that are kept beside the outer ones and the one that is read.
-        notes_bytes: Notes on a slot of every input.
+        slot_notes_bytes: Notes on a slot of every input.
     """
 
     inner: int = 0
-    notes_bytes: int = 0
+    slot_notes_bytes: int = 0
 
     def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
-        """In all: twice the size of the outer blocks, what any one block can take, and notes on slots."""
-        inner_bytes = (self.inner + 1) * self.block_bytes(slot_bytes, block_rows)
-        return 2 * max_outer * slot_bytes + inner_bytes + self.slots(max_outer) * self.notes_bytes
+        """In all: twice the size of the outer blocks, and what any one block can take."""
+        return 2 * max_outer * slot_bytes + (self.inner + 1) * self.block_bytes(slot_bytes, block_rows)
+
+    def notes_bytes(self, max_outer: int) -> int:
+        """Notes on the slots of all inputs."""
+        return self.slots(max_outer) * self.slot_notes_bytes
 
     def slots(self, max_outer: int) -> int:
         """Of each input, for the blocks that are kept."""
@@ -76,7 +83,7 @@ class Sizes:
     Attributes:
         slot_bytes: A slot, and the most that a block takes.
         slots: The most slots that there can be.
-        notes_bytes: Notes on all slots of all inputs.
+        notes_bytes: Notes on all slots.
         work_bytes: What one step may use for sorting, probing and building results.
         reading_bytes: Blocks that are joined in a reactive phase; set aside when the first one begins.
         max_outer: So many of them are outer ones.
@@ -119,18 +126,19 @@ class Sizes:
         slot_bytes = max(1, -(-wanted_bytes // _PAGE_BYTES)) * _PAGE_BYTES
         slots = total_bytes // slot_bytes
         max_outer = max_outer or max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes)
-        notes = sum(slot_notes_bytes(stored_schema(schema)) for schema in plain)
+        notes_bytes = slots * sum(slot_notes_bytes(stored_schema(schema)) for schema in plain)
+        notes_bytes += reading.notes_bytes(max_outer)
         work_bytes = max(_LEAST_WORK_BYTES, int(total_bytes * _WORK_SHARE), 4 * slot_bytes)
         block_rows = slot_bytes // min(map(_least_row_bytes, plain))
         reading_bytes = reading.bytes(max_outer, slot_bytes, block_rows)
         input_bytes = LEAST_SLOTS * slot_bytes + 2 * Blocks.growth_bytes
-        least_bytes = slots * notes + work_bytes + reading_bytes + len(plain) * input_bytes
+        least_bytes = notes_bytes + work_bytes + reading_bytes + len(plain) * input_bytes
         if total_bytes < least_bytes:
             raise BudgetError(
                 f"memory={total_bytes} is too small for blocks of {slot_bytes} bytes and "
                 f"max_outer={max_outer}; give memory={2 * least_bytes} or more, or smaller ones"
             )
-        return cls(slot_bytes, slots, slots * notes, work_bytes, reading_bytes, max_outer, block_rows)
+        return cls(slot_bytes, slots, notes_bytes, work_bytes, reading_bytes, max_outer, block_rows)
 
 
 def slot_notes_bytes(stored: pa.Schema) -> int:

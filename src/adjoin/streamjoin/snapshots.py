@@ -11,7 +11,7 @@ from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.tuples import Tuples
 
 STATE = "state"
-_FORMAT = 2
+_FORMAT = 3
 
 
 def dump(

@@ -156,6 +156,26 @@ def test_one_key_everywhere(name, kind):
     assert pairs_of(found) == expected(left.table, right.table, condition)
 
 
+@pytest.mark.parametrize("most_bytes", [1_200, 2_300, 3_400])
+@pytest.mark.parametrize("name", each(SPILLING))
+def test_rows_that_are_a_large_part_of_a_block(name, most_bytes):
+    """Of slots that hold one or two of them nothing is gained by moving rows; it goes on all the same."""
+    random, inputs = np.random.default_rng(1), [Input(LEFT, 1, 50), Input(RIGHT, 2, 50)]
+    found: list[pa.RecordBatch] = []
+    with small(name, memory="700KB") as join:
+        for _ in range(12):
+            for side, rows in zip(("left", "right"), inputs, strict=True):
+                batch = rows.draw(40)
+                texts = pa.array(["x" * int(width) for width in random.integers(0, most_bytes, 40)])
+                rows.batches[-1] = batch.set_column(2, batch.schema.field(2), texts)
+                found += list(join.push(side, rows.batches[-1]))
+            found += list(join.idle(0.2))
+            join.check_invariants()
+        assert join.metrics()["blocks_flushed"] > 0
+        found += list(join.finish())
+    assert pairs_of(found) == expected(inputs[0].table, inputs[1].table, "l.k = r.k")
+
+
 SCATTERED_TO_THE_GREATEST = 3910305418671119431
 
 

@@ -56,8 +56,9 @@ class ManyInputJoin(SpillingJoin):
         entry_bytes, merge_bytes = INTERVAL_BYTES
         row_bytes = MORE_BYTES + attributes * entry_bytes + merge_bytes
         stored = [recalled_schema(stored_schema(plain_schema(schema))) for schema in spec.schemas]
-        notes_bytes = sum(map(slot_notes_bytes, stored))
-        self.reading = ReadingMany(row_bytes=row_bytes, inner=len(spec) - 2, notes_bytes=notes_bytes)
+        self.reading = ReadingMany(
+            row_bytes=row_bytes, inner=len(spec) - 2, slot_notes_bytes=sum(map(slot_notes_bytes, stored))
+        )
         super().__init__(spec.graph.names, spec.schemas, spec.schema, spec.are_points, memory, **options)
         self._matching = Matching(spec, self._inputs, self._order, self._sizes.work_bytes // 2)
 
