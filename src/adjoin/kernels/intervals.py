@@ -37,9 +37,13 @@ def merge_runs(
     more_joined: Array,
     left: int,
 ) -> tuple[Array, Array, Array, Array]:
-    """One run of two, without the entries whose place is negative; `left` is how many there are then."""
+    """One run of two, without the entries whose place is negative; `left` is how many there are then.
+
+    Where keys are points, upper ends may be given without entries, and are.
+    """
+    has_high = len(high) == len(low) and len(more_high) == len(more_low)
     merged_low = np.empty(left, np.int64)
-    merged_high = np.empty(left, np.int64)
+    merged_high = np.empty(left if has_high else 0, np.int64)
     merged_place = np.empty(left, np.int64)
     merged_joined = np.empty(left, np.uint8)
     i = 0
@@ -49,7 +53,8 @@ def merge_runs(
         if j == len(more_low) or (i < len(low) and low[i] <= more_low[j]):
             if place[i] >= 0:
                 merged_low[at] = low[i]
-                merged_high[at] = high[i]
+                if has_high:
+                    merged_high[at] = high[i]
                 merged_place[at] = place[i]
                 merged_joined[at] = joined[i]
                 at += 1
@@ -57,7 +62,8 @@ def merge_runs(
         else:
             if more_place[j] >= 0:
                 merged_low[at] = more_low[j]
-                merged_high[at] = more_high[j]
+                if has_high:
+                    merged_high[at] = more_high[j]
                 merged_place[at] = more_place[j]
                 merged_joined[at] = more_joined[j]
                 at += 1
@@ -67,29 +73,61 @@ def merge_runs(
 
 @njit(cache=True, nogil=True)
 def sweep_clock(
-    place: Array, joined: Array, begin: int, end: int, hand: int, wanted: int
-) -> tuple[Array, int]:
-    """Entries of begin..end-1 without a join bit, from the hand on; those passed by lose theirs.
+    low: Array,
+    place: Array,
+    joined: Array,
+    more_low: Array,
+    more_place: Array,
+    more_joined: Array,
+    first: int,
+    last: int,
+    hand: int,
+    wanted: int,
+) -> tuple[Array, Array, int]:
+    """Entries of two runs with keys first..last without join bits, from the hand on; others lose theirs.
 
     Returns:
-        At most `wanted` of them, and where the hand stops.
+        At most `wanted` of them, of each run, and the key where the hand stops.
     """
-    chosen = np.empty(wanted, np.int32)
-    found = 0
-    at = hand if begin <= hand < end else begin
-    left = 2 * (end - begin)
-    while left > 0 and found < wanted:
-        if place[at] >= 0:
-            if joined[at]:
-                joined[at] = 0
-            else:
-                chosen[found] = at
-                found += 1
-                place[at] = -place[at] - 1  # so that it is not chosen twice
-        at += 1
-        if at == end:
-            at = begin
+    begin, more_begin = np.searchsorted(low, first), np.searchsorted(more_low, first)
+    end = np.searchsorted(low, last, side="right")
+    more_end = np.searchsorted(more_low, last, side="right")
+    chosen, more_chosen = np.empty(wanted, np.int32), np.empty(wanted, np.int32)
+    found, more_found = 0, 0
+    i, j = begin, more_begin
+    if first <= hand <= last:
+        i, j = np.searchsorted(low, hand), np.searchsorted(more_low, hand)
+    left = 2 * (end - begin + more_end - more_begin)
+    while left > 0 and found + more_found < wanted:
+        if i == end and j == more_end:
+            i, j = begin, more_begin
+        if j == more_end or (i < end and low[i] <= more_low[j]):
+            if place[i] >= 0:
+                if joined[i]:
+                    joined[i] = 0
+                else:
+                    chosen[found] = i
+                    found += 1
+                    place[i] = -place[i] - 1  # so that it is not chosen twice
+            i += 1
+        else:
+            if more_place[j] >= 0:
+                if more_joined[j]:
+                    more_joined[j] = 0
+                else:
+                    more_chosen[more_found] = j
+                    more_found += 1
+                    more_place[j] = -more_place[j] - 1
+            j += 1
         left -= 1
-    for i in range(found):
-        place[chosen[i]] = -place[chosen[i]] - 1
-    return chosen[:found], at
+    for at in chosen[:found]:
+        place[at] = -place[at] - 1
+    for at in more_chosen[:more_found]:
+        more_place[at] = -more_place[at] - 1
+    if i == end and j == more_end:
+        i, j = begin, more_begin
+    if i < end and (j == more_end or low[i] <= more_low[j]):
+        hand = low[i]
+    elif j < more_end:
+        hand = more_low[j]
+    return chosen[:found], more_chosen[:more_found], hand

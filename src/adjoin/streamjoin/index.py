@@ -98,8 +98,10 @@ class OrderedIndex:
 
     def _merged(self, run: Run, more: Run) -> Run:
         left = len(run) - run.gone + len(more) - more.gone
+        nothing = run.low[:0]
+        high, more_high = (nothing, nothing) if self._are_points else (run.high, more.high)
         entries = merge_runs(
-            run.low, run.high, run.place, run.joined, more.low, more.high, more.place, more.joined, left
+            run.low, high, run.place, run.joined, more.low, more_high, more.place, more.joined, left
         )
         return self._run(*entries)
 
@@ -172,18 +174,21 @@ class OrderedIndex:
 
         The hand goes on where it stopped before; tuples that it passes lose their join bits.
         """
-        if len(self._runs[1]) - self._runs[1].gone:
-            self._make_one_run()
-        run = self._runs[0]
-        begin = int(np.searchsorted(run.low, first, "left"))
-        end = int(np.searchsorted(run.low, last, "right"))
-        none = np.empty(0, np.int32)
-        if begin >= end:
-            return Entries(none, none)
-        hand = begin if self.hand is None else int(np.searchsorted(run.low, self.hand))
-        chosen, hand = sweep_clock(run.place, run.joined, begin, end, hand, count)
-        self.hand = int(run.low[min(hand, len(run) - 1)])
-        return Entries(np.sort(chosen), none)
+        run, recent = self._runs
+        hand = first if self.hand is None else self.hand
+        *chosen, self.hand = sweep_clock(
+            run.low,
+            run.place,
+            run.joined,
+            recent.low,
+            recent.place,
+            recent.joined,
+            first,
+            last,
+            hand,
+            count,
+        )
+        return Entries(*map(np.sort, chosen))
 
     def sample(self, count: int, random: np.random.Generator) -> "Entries":
         """Tuples by lot, at most so many."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.streamjoin.index import Entries, OrderedIndex
+from adjoin.streamjoin.index import OrderedIndex
 
 keys = st.integers(-20, 20)
 intervals = st.lists(st.tuples(keys, st.integers(0, 6)), max_size=30)
@@ -97,7 +97,7 @@ def test_the_clock_leaves_what_lies_outside_alone():
     index.add(low, low, low)
     place, _, _ = index.places(index.coldest(99, 3, 6))
     assert place.tolist() == [3, 4, 5, 6]
-    index.remove(Entries(np.arange(10), np.empty(0, np.int64)))
+    index.remove(index.all())
     assert index.coldest(9, -1, 99).size == 0
 
 
