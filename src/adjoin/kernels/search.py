@@ -161,3 +161,18 @@ def expand_part(start: Array, ends: Array, first: int, last: int) -> tuple[Array
         owner[pair - first] = at
         value[pair - first] = start[at] + (pair - before)
     return owner, value
+
+
+@njit(cache=True, nogil=True)
+def entries_in_slot(place: Array, slot: int) -> Array:
+    """Positions of the places in this slot, which is what their upper 32 bits say."""
+    count = 0
+    for at in range(len(place)):
+        count += place[at] >> 32 == slot
+    found = np.empty(count, np.int64)
+    count = 0
+    for at in range(len(place)):
+        if place[at] >> 32 == slot:
+            found[count] = at
+            count += 1
+    return found

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adjoin.kernels.intervals import merge_runs, overlap_ranges, sweep_clock
-from adjoin.kernels.search import are_among, expand_part
+from adjoin.kernels.search import are_among, entries_in_slot, expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 
@@ -227,12 +227,12 @@ class OrderedIndex:
 
     def in_slot(self, slot: int) -> Array:
         """The places in this slot, ascending."""
-        return np.sort(np.concatenate([run.place[run.place >> 32 == slot] for run in self._runs]))
+        return np.sort(np.concatenate([run.place[entries_in_slot(run.place, slot)] for run in self._runs]))
 
     def move(self, before: Array, after: Array) -> None:
         """What was at these places, all of a slot and ascending, is at others now."""
         for run in self._runs:
-            at = np.flatnonzero(run.place >> 32 == before[0] >> 32)
+            at = entries_in_slot(run.place, before[0] >> 32)
             run.place[at] = after[np.searchsorted(before, run.place[at])]
 
     def keys(self, entries: "Entries") -> Array:
