@@ -52,7 +52,9 @@ class Match:
     ) -> Iterator[list[pa.RecordBatch]]:
         """Columns of the tuples of some relations, a batch of each, at most so many bytes at a time."""
         sizes = sum(self.parts[relation].sizes(names) for relation, names in wanted.items())
-        for begin, end in portions(np.broadcast_to(sizes, self.size), limit_bytes):
+        is_little = isinstance(sizes, int) and sizes * self.size <= limit_bytes
+        cuts = [(0, self.size)] if is_little else portions(np.broadcast_to(sizes, self.size), limit_bytes)
+        for begin, end in cuts:
             yield [
                 pa.RecordBatch.from_arrays(self.parts[relation].take(names, begin, end), names=list(names))
                 for relation, names in wanted.items()
@@ -121,6 +123,8 @@ class Matching:
             self._spec.keys(relation, attribute, batch)[:2]
             for (batch,) in match.columns({relation: names}, self._limit_bytes)
         ]
+        if len(found) == 1:
+            return found[0]
         low, high = (np.concatenate(ends) for ends in zip(*found, strict=True))
         return low, high
 
