@@ -39,7 +39,7 @@ def merge_runs(
 ) -> tuple[Array, Array, Array, Array]:
     """One run of two, without the entries whose place is negative; `left` is how many there are then.
 
-    Where keys are points, upper ends may be given without entries, and are.
+    Where keys are points, the upper ends can be left empty; then those of the merged run are.
     """
     has_high = len(high) == len(low) and len(more_high) == len(more_low)
     merged_low = np.empty(left, np.int64)
@@ -69,6 +69,19 @@ def merge_runs(
                 at += 1
             j += 1
     return merged_low, merged_high, merged_place, merged_joined
+
+
+@njit(cache=True, nogil=True)
+def _pass_by(place: Array, joined: Array, at: int, chosen: Array, found: int) -> int:
+    """An entry loses its join bit, or is chosen; returns how many are then."""
+    if place[at] < 0:
+        return found
+    if joined[at]:
+        joined[at] = 0
+        return found
+    chosen[found] = at
+    place[at] = -place[at] - 1  # so that it is not chosen twice
+    return found + 1
 
 
 @njit(cache=True, nogil=True)
@@ -102,22 +115,10 @@ def sweep_clock(
         if i == end and j == more_end:
             i, j = begin, more_begin
         if j == more_end or (i < end and low[i] <= more_low[j]):
-            if place[i] >= 0:
-                if joined[i]:
-                    joined[i] = 0
-                else:
-                    chosen[found] = i
-                    found += 1
-                    place[i] = -place[i] - 1  # so that it is not chosen twice
+            found = _pass_by(place, joined, i, chosen, found)
             i += 1
         else:
-            if more_place[j] >= 0:
-                if more_joined[j]:
-                    more_joined[j] = 0
-                else:
-                    more_chosen[more_found] = j
-                    more_found += 1
-                    more_place[j] = -more_place[j] - 1
+            more_found = _pass_by(more_place, more_joined, j, more_chosen, more_found)
             j += 1
         left -= 1
     for at in chosen[:found]:

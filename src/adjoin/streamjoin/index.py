@@ -15,7 +15,7 @@ _RECENT_SHARE = 8
 """New tuples wait beside the others until they are an eighth of them."""
 _LEAST_RECENT = 256
 POINT_BYTES, INTERVAL_BYTES = (17, 25), (33, 33)
-"""Of an entry for a key, or for an interval: in the index, and once more while runs are merged."""
+"""Of an entry for a key, or for an interval: in the index, and at most once more while runs are merged."""
 _MOST_GONE = 4
 """A quarter of a run may be gone before it closes up."""
 

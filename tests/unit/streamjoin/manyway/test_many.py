@@ -35,7 +35,9 @@ def trees(draw, most=6):
     parents = [draw(st.integers(0, child - 1)) for child in range(1, size)]
     kinds = [draw(st.sampled_from(["equality", "equality", "band", "range"])) for _ in parents]
     wide = any(kind != "equality" for kind in kinds)
-    keys = draw(st.sampled_from([1_000, 4_000] if wide else [60, 500] if size < 4 else [500]))
+    keys = draw(
+        st.sampled_from([1_000, 4_000] if wide else {2: [12, 60, 500], 3: [60, 500]}.get(size, [500]))
+    )
     has_one_key = not wide and draw(st.booleans())
     return Tree(parents, kinds, keys, draw(st.integers(0, 99)), has_one_key)
 
@@ -114,7 +116,7 @@ def test_results_come_in_all_phases(name, parents, has_one_key):
 @pytest.mark.parametrize("is_restored", [False, True])
 @EACH
 @given(tree=trees(), items=arrivals(200), is_tight=st.booleans())
-@settings(max_examples=75)
+@settings(max_examples=150)
 def test_every_result_comes_exactly_once_in_many_more_cases(name, is_restored, tree, items, is_tight):
     check_every_result(name, is_restored, tree, items, is_tight=is_tight)
 
