@@ -51,7 +51,7 @@ def apply_changes(
 
     Cost: that of `Master.apply` for each micro-batch. Old versions stay until `Master.vacuum`.
     """
-    path = master.path if isinstance(master, Master) else os.fspath(master)
+    path = master.path if isinstance(master, Master) else Home(master).path
     if not (isinstance(name, str) and name):
         raise OptionError(f"name={name!r}: give the change stream a name")
 

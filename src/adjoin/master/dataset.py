@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from adjoin.errors import OptionError
 from adjoin.master.casts import stored_type
+from adjoin.parts.paths import local_path
 
 _Opened: TypeAlias = tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]
 _SAMPLE_ROWS = 256
@@ -23,7 +24,7 @@ def open_dataset(source: Any, batch_bytes: int) -> _Opened:
         batches = _parquet_batches(source, batch_bytes) if is_plain else _scan(source, batch_bytes)
         return source.schema, None, batches
     if isinstance(source, str | os.PathLike):
-        return _open_parquet(os.fspath(source), batch_bytes)
+        return _open_parquet(local_path(source, "source"), batch_bytes)
     raise OptionError(
         f"source is a {type(source).__name__}; give a pyarrow Table, RecordBatch, RecordBatchReader "
         "or Dataset, a path to Parquet, or a Spark DataFrame"

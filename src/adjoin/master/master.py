@@ -58,7 +58,8 @@ class Master:
             source: A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a path to a Parquet file or
                 to a directory of them, or a Spark DataFrame, whose rows the executors sort and write.
             key: The key column, or several. Keys may repeat.
-            path: A directory for the master, made if need be. Executors must see it under the same name.
+            path: A directory for the master, made if need be; a local path, plain or as `file:///...`.
+                Executors must see it under the same name.
             page_bytes: The length of a page, a multiple of 4096; raised where the metadata of many columns
                 would take more than a quarter of it. A longer row gets a longer page.
             fill: How full pages are made, so that later changes find room.

@@ -13,6 +13,7 @@ from adjoin.errors import ConflictError, CorruptionError, MasterNotFoundError, V
 from adjoin.master import files
 from adjoin.master.files import Bytes, Lock
 from adjoin.master.manifest import Manifest
+from adjoin.parts.paths import local_path
 
 OWN_NAME = re.compile(r"[0-9a-f]{32}\.(arrow|json|keys|run)")
 _MANIFEST_NAME = re.compile(r"(\d{20})\.json")
@@ -27,10 +28,10 @@ class Pinned:
 
 
 class Home:
-    """The directory of one master."""
+    """The directory of one master, given as a local path or `file:` URI."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.path.abspath(os.fspath(path))
+        self.path = os.path.abspath(local_path(path))
         self.versions_dir = os.path.join(self.path, "versions")
         self.data_dir = os.path.join(self.path, "data")
         self.index_dir = os.path.join(self.path, "index")

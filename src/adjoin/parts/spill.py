@@ -8,6 +8,7 @@ from pathlib import Path
 from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
+from adjoin.parts.paths import local_path
 
 
 class SpillFile:
@@ -24,7 +25,8 @@ class SpillFile:
     def __init__(
         self, folder: Path | str | None = None, spend: Callable[[int, int], None] | None = None
     ) -> None:
-        self._folder = str(folder or tempfile.gettempdir())
+        folder = None if folder is None else local_path(folder, "spill")
+        self._folder = folder or tempfile.gettempdir()
         self._spend = spend or (lambda _begin, _end: None)
         try:
             self._file = tempfile.TemporaryFile(dir=folder, prefix="adjoin-", buffering=0)  # noqa: SIM115

@@ -19,6 +19,7 @@ from functools import lru_cache
 
 from adjoin.errors import ArenaError, OptionError
 from adjoin.master import queries
+from adjoin.parts.paths import local_path
 from adjoin.spark import keeper
 
 DIRECTORY_SETTING = "spark.adjoin.arena.dir"
@@ -100,7 +101,7 @@ class Arenas:
 
     def _root(self, slots: int) -> str:
         if self.directory is not None:
-            return os.path.abspath(self.directory)
+            return os.path.abspath(local_path(self.directory, DIRECTORY_SETTING))
         with suppress(OSError):
             size = os.statvfs(_SHARED_MEMORY)
             if size.f_frsize * size.f_blocks >= slots * self.share_bytes and os.access(

@@ -1,0 +1,96 @@
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adjoin.errors import OptionError
+from adjoin.master.changing import NumberedChange
+from adjoin.master.master import Master
+from adjoin.master.queries import QueryRecords
+from adjoin.parts.paths import local_path
+from adjoin.parts.spill import SpillFile
+from adjoin.spark.hosting import Arenas
+
+FOREIGN = [
+    "hdfs://nn/m",
+    "hdfs:/m",
+    "s3://bucket/m",
+    "s3a://bucket/m",
+    "S3A://bucket/m",
+    "gs://bucket/m",
+    "abfss://container@account.dfs.core.windows.net/m",
+    "dbfs:/m",
+    "file://otherhost/m",
+    Path("hdfs://nn/m"),
+]
+ROWS = pa.table({"id": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("file:///a/b", "/a/b"),
+        ("FILE:///a", "/a"),
+        ("file:/a/b", "/a/b"),
+        ("file:////a", "/a"),
+        ("file://localhost/a/b", "/a/b"),
+        ("file:///my%20products/100%25", "/my products/100%"),
+        ("file:///caf%C3%A9", "/café"),
+        ("file:///%3Fa%23", "/?a#"),
+        (Path("file:///a/b"), "/a/b"),
+        ("/a/b%20c?#", "/a/b%20c?#"),
+        ("a/b", "a/b"),
+        ("2026-01-01T10:30/m", "2026-01-01T10:30/m"),
+        ("backup:products", "backup:products"),
+        ("./s3:/m", "./s3:/m"),
+        (Path("a") / "b", "a/b"),
+    ],
+)
+def test_local_paths(given: Any, path: str) -> None:
+    assert local_path(given) == path
+
+
+@pytest.mark.parametrize("given", FOREIGN)
+def test_other_schemes_are_refused_before_anything_is_made(
+    given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    takes_a_path = [
+        lambda: Master.build(ROWS, "id", given),
+        lambda: Master.build(given, "id", tmp_path / "m"),
+        lambda: Master.open(given),
+        lambda: QueryRecords(given),
+        lambda: NumberedChange(given, ("load", 1)),
+        lambda: SpillFile(given),
+        lambda: Arenas("o", 1, given).acquire(0, 1).__enter__(),
+    ]
+    for call in takes_a_path:
+        with pytest.raises(OptionError, match="only local paths are supported"):
+            call()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("given", ["", "a\0b", "file://localhost/%00", b"/a", 7, None])
+def test_what_is_no_path_is_refused(given: Any) -> None:
+    with pytest.raises(OptionError, match="give a path"):
+        Master.open(given)
+
+
+@pytest.mark.parametrize("given", ["file:///a?b", "file:///a#b"])
+def test_queries_and_fragments_must_be_escaped(given: str) -> None:
+    with pytest.raises(OptionError, match="%3F"):
+        Master.open(given)
+
+
+def test_a_master_and_its_source_can_be_file_uris(tmp_path: Path) -> None:
+    path = tmp_path / "my products"
+    pq.write_table(ROWS, tmp_path / "rows of 2.parquet")
+    uri = path.as_uri()
+    assert "%20" in uri
+    Master.build((tmp_path / "rows of 2.parquet").as_uri(), "id", uri).close()
+    assert (path / "versions").is_dir()
+    with Master.open(uri.replace("file:///", "file://localhost/")) as master:
+        assert (master.path, master.rows) == (str(path), 2)
