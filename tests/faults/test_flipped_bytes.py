@@ -94,7 +94,7 @@ def test_no_wrong_row_is_ever_read(home: Home) -> None:
     for at in range(start, stop, 397):
         _flip(path, at, at % 8)
         with pytest.raises(CorruptionError, match=f"{path}: page 2 at byte {start}"):
-            read_pages(master.stored_schema, master.files, index, wanted)
+            read_pages(master.stored, master.files, index, wanted)
         _flip(path, at, at % 8)
 
 

@@ -160,7 +160,7 @@ def _highest(master: Master, key: str) -> int:
     highest = 0
     portions = max(1, master.bytes // _SCANNED_BYTES)
     for pages in np.array_split(np.arange(master.pages), portions):
-        rows = read_pages(master.stored_schema, master.files, master.index, pages)
+        rows = read_pages(master.stored, master.files, master.index, pages)
         highest = max(highest, pc.max(rows[key]).as_py() or 0)
     return highest
 

@@ -5,7 +5,7 @@ Pages of different ranges of keys can be rewritten in different places; they are
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -160,7 +160,9 @@ def _merged(
 
 def _merge_index(base: Base, parts: Sequence[Rewritten]) -> tuple[PageIndex, list[DataFile]]:
     """Old entries that stay and new ones in the order of keys; files without pages are dropped."""
-    data_files = [*base.manifest.files, *(file for part in parts for file in part.files)]
+    newest = base.manifest.newest_layout
+    new_files = [replace(file, layout=newest) for part in parts for file in part.files]
+    data_files = [*base.manifest.files, *new_files]
     stays = np.ones(len(base.index), np.bool_)
     stays[np.concatenate([part.pages for part in parts])] = False
     kept = np.flatnonzero(stays)
@@ -197,5 +199,5 @@ def stored_keys(
     step = max(1, chunk_bytes // manifest.page_bytes)
     for start in range(0, len(index), step):
         wanted = np.arange(start, min(start + step, len(index)))
-        table = read_pages(manifest.stored_schema, data_files, index, wanted)
+        table = read_pages(manifest.stored, data_files, index, wanted)
         yield encoded_values(table.column(manifest.key_column))

@@ -14,7 +14,15 @@ from adjoin.master.datafile import FILE_BYTES, DataFile, PageWriter, checksum_of
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KEY_COLUMN, KeyCodec, encoded_values, valid_rows
-from adjoin.master.manifest import IndexFile, Manifest, key_column, now, stored_schema
+from adjoin.master.manifest import (
+    IndexFile,
+    Manifest,
+    first_columns,
+    key_column,
+    new_id,
+    now,
+    stored_schema,
+)
 from adjoin.master.page import PageCutter, roomy_page_bytes, seal
 from adjoin.master.sort import ExternalSorter
 from adjoin.master.source import open_source
@@ -160,11 +168,14 @@ def _first_manifest(
     key_filter = filter_of(spooled, bits) if bits else None
     index_file, filter_file = write_index(home, index, key_filter, created)
     empty = Manifest(
+        id=new_id(),
         version=1,
+        revision=1,
         created=now(),
         key=layout.codec.columns,
         codec=layout.codec,
         schema=layout.schema,
+        **first_columns(layout.schema, layout.codec),
         page_bytes=layout.page_bytes,
         fill=layout.options.fill,
         filter_bits=bits,

@@ -13,6 +13,7 @@ from adjoin.errors import CorruptionError
 from adjoin.kernels.hashing import hash_bytes, hash_ranges
 from adjoin.master import files
 from adjoin.master.index import PageIndex
+from adjoin.master.layout import PageLayout, StoredColumns
 from adjoin.master.page import SealedPages
 from adjoin.parts.arena import BLOCK_BYTES
 
@@ -35,6 +36,7 @@ class DataFile:
         header_bytes: What stands before the first page.
         footer_bytes: What stands after the last page.
         checksum: XXH64 of header and footer, one after the other.
+        layout: The layout of its pages, counted in those of the version.
     """
 
     name: str
@@ -43,6 +45,7 @@ class DataFile:
     header_bytes: int
     footer_bytes: int
     checksum: int
+    layout: int = 0
 
     def verify_envelope(self) -> None:
         """Raise CorruptionError unless length, header and footer are what was written."""
@@ -189,12 +192,33 @@ class PageWriter:
 
 
 def read_pages(
-    schema: pa.Schema, data_files: Sequence[DataFile], index: PageIndex, wanted: NDArray[np.int64]
+    stored: StoredColumns, data_files: Sequence[DataFile], index: PageIndex, wanted: NDArray[np.int64]
 ) -> pa.Table:
     """Read and verify the wanted pages (ordinals, ascending); one chunk of the table per page.
 
     Not for the hot path: it allocates, and knows no device and no plan.
     """
+    if len(stored.layouts) == 1:
+        return stored.as_of_today(
+            _read_alike(stored.layouts[0], data_files, index, wanted), stored.layouts[0]
+        )
+    layouts = np.array([file.layout for file in data_files], np.int64)[index.file[wanted]]
+    batches: list[pa.RecordBatch | None] = [None] * len(wanted)
+    for number in np.unique(layouts).tolist():
+        layout, chosen = stored.layouts[number], np.flatnonzero(layouts == number)
+        table = stored.as_of_today(_read_alike(layout, data_files, index, wanted[chosen]), layout)
+        begins = np.cumsum(index.rows[wanted[chosen]], dtype=np.int64) - index.rows[wanted[chosen]]
+        for place, begin in zip(chosen.tolist(), begins.tolist(), strict=True):
+            rows = table.slice(begin, int(index.rows[wanted[place]]))
+            batches[place] = rows.combine_chunks().to_batches()[0]
+    return pa.Table.from_batches(batches, schema=stored.schema)
+
+
+def _read_alike(
+    layout: PageLayout, data_files: Sequence[DataFile], index: PageIndex, wanted: NDArray[np.int64]
+) -> pa.Table:
+    """As `read_pages`, for pages of one layout, in the columns of that layout."""
+    schema = layout.schema
     header = header_of(schema)[8:]
     blocks = index.blocks[wanted].astype(np.int64)
     stops = np.cumsum(blocks) * BLOCK_BYTES

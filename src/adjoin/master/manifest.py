@@ -1,8 +1,10 @@
 """The manifest: one immutable file that says what a version of the master consists of."""
 
 import base64
+import binascii
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,9 +17,10 @@ from adjoin.errors import CorruptionError, SchemaError
 from adjoin.master.datafile import DataFile, checksum_of
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KEY_COLUMN, KeyCodec
+from adjoin.master.layout import KEY_ID, PageLayout, StoredColumns, same_shape
 from adjoin.parts.arena import BLOCK_BYTES
 
-FORMAT = 1
+FORMAT = 2
 TXNS_KEPT = 10_000
 
 Txn: TypeAlias = str | tuple[str, int]
@@ -38,13 +41,25 @@ class Manifest:
 
     Of change sets with a name of their own the last ones are remembered (`txns`), of numbered ones the
     highest number of each name (`numbered`). `marks` are integers that writers keep with the rows.
+
+    Attributes:
+        id: The master's identity, made when it was built: another master at the same path has another.
+        revision: Counts changes of rows or columns; a version that only moves pages has that of its base.
+        columns: The id of each column of the schema.
+        next_column: The id that the next new column gets.
+        layouts: Layouts of pages; `DataFile.layout` counts in these.
     """
 
+    id: str
     version: int
+    revision: int
     created: str
     key: tuple[str, ...]
     codec: KeyCodec
     schema: pa.Schema
+    columns: tuple[int, ...]
+    next_column: int
+    layouts: tuple[PageLayout, ...]
     page_bytes: int
     fill: float
     filter_bits: int
@@ -63,6 +78,19 @@ class Manifest:
         return stored_schema(self.schema, self.codec)
 
     @property
+    def stored(self) -> StoredColumns:
+        """The columns as which pages are read."""
+        return StoredColumns(_stored_ids(self.columns, self.codec), self.stored_schema, self.layouts)
+
+    @property
+    def newest_layout(self) -> int:
+        """The layout of pages that are written for this version."""
+        newest = PageLayout(_stored_ids(self.columns, self.codec), self.stored_schema)
+        found = same_shape(self.layouts, newest)
+        assert found is not None, "the layout of new pages is not among the layouts"
+        return found
+
+    @property
     def key_column(self) -> str:
         """The stored int64 column by which rows are sorted."""
         return key_column(self.codec)
@@ -75,8 +103,14 @@ class Manifest:
         return txn is not None and txn in self.txns
 
     def next(self, txn: Txn | None, marks: Mapping[str, int]) -> "Manifest":
-        """The same pages as the version that follows."""
-        following = replace(self, version=self.version + 1, created=now(), marks={**self.marks, **marks})
+        """The version that follows, with the same pages."""
+        following = replace(
+            self,
+            version=self.version + 1,
+            revision=self.revision + 1,
+            created=now(),
+            marks={**self.marks, **marks},
+        )
         if isinstance(txn, tuple):
             return replace(following, numbered={**self.numbered, txn[0]: txn[1]})
         return replace(following, txns=(*self.txns, txn)[-TXNS_KEPT:]) if txn is not None else following
@@ -88,9 +122,13 @@ class Manifest:
         index_file: IndexFile,
         filter_file: IndexFile | None,
     ) -> "Manifest":
-        """The same version with other pages."""
+        """The same version with other pages; layouts that no page has any more are dropped."""
+        newest = self.newest_layout
+        used = sorted({newest, *(file.layout for file in data_files)})
+        data_files = tuple(replace(file, layout=used.index(file.layout)) for file in data_files)
         return replace(
             self,
+            layouts=tuple(self.layouts[at] for at in used),
             rows=int(index.rows.sum(dtype=np.int64)),
             pages=len(index),
             bytes=int(index.blocks.sum(dtype=np.int64)) * BLOCK_BYTES,
@@ -107,11 +145,18 @@ class Manifest:
     def to_bytes(self) -> bytearray:
         saved = {
             "format": FORMAT,
+            "id": self.id,
             "version": self.version,
+            "revision": self.revision,
             "created": self.created,
             "key": list(self.key),
             "codec": self.codec.to_json(),
-            "schema": base64.b64encode(self.schema.serialize()).decode(),
+            "schema": _schema_to_json(self.schema),
+            "columns": list(self.columns),
+            "next_column": self.next_column,
+            "layouts": [
+                {"ids": list(layout.ids), "schema": _schema_to_json(layout.schema)} for layout in self.layouts
+            ],
             "page_bytes": self.page_bytes,
             "fill": self.fill,
             "filter_bits": self.filter_bits,
@@ -137,22 +182,34 @@ class Manifest:
             raise CorruptionError(
                 f"{path} is damaged (checksum differs); restore it from a copy or open an older version"
             )
-        return cls._from_json(path, json.loads(body), data_directory)
+        try:
+            saved = json.loads(body)
+            _refuse_other_formats(path, saved["format"])
+            return cls._from_json(saved, data_directory)
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, pa.ArrowException) as error:
+            raise CorruptionError(
+                f"{path} is damaged ({type(error).__name__}: {error}); restore it from a copy or open an older "
+                "version"
+            ) from error
 
     @classmethod
-    def _from_json(cls, path: str, saved: dict[str, Any], data_directory: str) -> "Manifest":
-        if saved["format"] != FORMAT:
-            raise SchemaError(
-                f"{path} has format {saved['format']}, this adjoin reads {FORMAT}: use a newer adjoin"
-            )
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["schema"])))
+    def _from_json(cls, saved: dict[str, Any], data_directory: str) -> "Manifest":
+        schema = _schema_from_json(saved["schema"])
         key = tuple(saved["key"])
         return cls(
+            id=saved["id"],
             version=saved["version"],
+            revision=saved["revision"],
             created=saved["created"],
             key=key,
             codec=KeyCodec.from_json(saved["codec"], schema, key),
             schema=schema,
+            columns=tuple(saved["columns"]),
+            next_column=saved["next_column"],
+            layouts=tuple(
+                PageLayout(tuple(layout["ids"]), _schema_from_json(layout["schema"]))
+                for layout in saved["layouts"]
+            ),
             page_bytes=saved["page_bytes"],
             fill=saved["fill"],
             filter_bits=saved["filter_bits"],
@@ -163,9 +220,25 @@ class Manifest:
             index=_index_from_json(saved["index"]),
             filter=_index_from_json(saved["filter"]) if saved["filter"] else None,
             txns=tuple(saved["txns"]),
-            numbered=saved.get("numbered", {}),
-            marks=saved.get("marks", {}),
+            numbered=saved["numbered"],
+            marks=saved["marks"],
         )
+
+
+def new_id() -> str:
+    """An identity that no other master has."""
+    return uuid.uuid4().hex
+
+
+def first_columns(schema: pa.Schema, codec: KeyCodec) -> dict[str, Any]:
+    """The ids and the layout of a new master, as fields of its manifest."""
+    ids = tuple(range(KEY_ID + 1, KEY_ID + 1 + len(schema)))
+    layout = PageLayout(_stored_ids(ids, codec), stored_schema(schema, codec))
+    return {"columns": ids, "next_column": KEY_ID + 1 + len(schema), "layouts": (layout,)}
+
+
+def _stored_ids(columns: tuple[int, ...], codec: KeyCodec) -> tuple[int, ...]:
+    return columns if codec.kind == "identity" else (KEY_ID, *columns)
 
 
 def key_column(codec: KeyCodec) -> str:
@@ -179,6 +252,22 @@ def stored_schema(schema: pa.Schema, codec: KeyCodec) -> pa.Schema:
     return schema.insert(0, pa.field(KEY_COLUMN, pa.int64(), nullable=False))
 
 
+def _refuse_other_formats(path: str, found: object) -> None:
+    if found == FORMAT:
+        return
+    master = os.path.dirname(os.path.dirname(path))
+    cure = f"run adjoin.Master.migrate({master!r}) once" if found == 1 else "use a newer adjoin"
+    raise SchemaError(f"{path} has format {found}, this adjoin reads {FORMAT}: {cure}")
+
+
+def _schema_to_json(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def _schema_from_json(saved: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved)))
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
@@ -190,6 +279,7 @@ def _file_to_json(file: DataFile) -> dict[str, Any]:
         "header_bytes": file.header_bytes,
         "footer_bytes": file.footer_bytes,
         "checksum": f"{file.checksum:016x}",
+        "layout": file.layout,
     }
 
 
@@ -201,6 +291,7 @@ def _file_from_json(saved: dict[str, Any], directory: str) -> DataFile:
         saved["header_bytes"],
         saved["footer_bytes"],
         int(saved["checksum"], 16),
+        saved["layout"],
     )
 
 

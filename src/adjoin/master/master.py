@@ -15,6 +15,7 @@ from adjoin.master.engines import engine_for
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KeyCodec
+from adjoin.master.layout import StoredColumns
 from adjoin.master.manifest import Txn
 from adjoin.master.vacuum import Vacuumed, vacuum
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
@@ -153,6 +154,16 @@ class Master:
     def stored_schema(self) -> pa.Schema:
         """The columns of the data files; an encoded key comes first unless a column is its own encoding."""
         return self._manifest.stored_schema
+
+    @property
+    def stored(self) -> StoredColumns:
+        """The columns as which pages are read, whatever they were written with."""
+        return self._manifest.stored
+
+    @property
+    def id(self) -> str:
+        """The identity of the master: another one that is built at the same path has another."""
+        return self._manifest.id
 
     @property
     def key(self) -> tuple[str, ...]:

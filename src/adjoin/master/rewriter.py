@@ -159,7 +159,7 @@ class Rewriter:
         held = self._held if self._held is not None and self._held.page == pages[0] else None
         stored = pages[1:] if held else pages
         stored = self._own(stored)
-        table = read_pages(self._schema, self._manifest.files, self._index, stored)
+        table = read_pages(self._manifest.stored, self._manifest.files, self._index, stored)
         batches = [held.rows] if held else []
         batches += table.to_batches()
         rows = pa.concat_batches(batches) if batches else _no_rows(self._schema)

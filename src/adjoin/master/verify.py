@@ -126,8 +126,7 @@ class _Pages:
         self._index = index
         self._filter = key_filter
         # Not every text of Spark is UTF-8, and bytes that are as they were written are sound.
-        stored = manifest.stored_schema
-        self._schema = pa.schema([field.with_type(texts_as_bytes(field.type)) for field in stored])
+        self._stored = manifest.stored.with_types(texts_as_bytes)
 
     def verify(self) -> None:
         ends = np.cumsum(self._index.blocks, dtype=np.int64) * BLOCK_BYTES
@@ -137,7 +136,7 @@ class _Pages:
                 self._verify_pages(pages)
 
     def _verify_pages(self, pages: NDArray[np.int64]) -> None:
-        table = read_pages(self._schema, self._manifest.files, self._index, pages)
+        table = read_pages(self._stored, self._manifest.files, self._index, pages)
         try:
             table.validate(full=True)
         except pa.ArrowInvalid as error:

@@ -23,7 +23,7 @@ INSTANT = dt.datetime(2024, 2, 29, 12, 30, 15)  # noqa: DTZ001 (timestamps witho
 def rows_of(master: Master) -> pa.Table:
     """The user's columns of all pages, in the order of the index."""
     pages = np.arange(master.pages)
-    return read_pages(master.stored_schema, master.files, master.index, pages).select(master.schema.names)
+    return read_pages(master.stored, master.files, master.index, pages).select(master.schema.names)
 
 
 def stored_rows(master: Master) -> pa.Table:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from adjoin.errors import ConflictError, NullKeyError, OptionError, SchemaError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master import manifest as manifest_module
-from adjoin.master.datafile import checksum_of
 from adjoin.master.master import Master
 from adjoin.master.sort import ExternalSorter
 from adjoin.master.versions import Home
@@ -547,15 +546,3 @@ def test_marks_are_committed_with_the_changes(tmp_path: Path) -> None:
     for wrong in ({"a": 1.5}, {"": 1}, {"a": True}):
         with pytest.raises(OptionError, match="marks="):
             master.apply(step, marks=wrong)  # type: ignore[arg-type]
-
-
-def test_an_older_manifest_has_no_marks(tmp_path: Path) -> None:
-    master = _simple(tmp_path / "m", rows=5)
-    home = Home(tmp_path / "m")
-    data = files.read_file(home.manifest_path(1)).partition(b"\n")[2]
-    body = b"\n".join(line for line in data.splitlines() if not line.startswith((b'"marks"', b'"numbered"')))
-    body = body.replace(b"],\n}", b"]\n}")
-    old = manifest_module.Manifest.from_bytes(
-        "old", bytearray(f"{checksum_of(body):016x}\n".encode() + body), home.data_dir
-    )
-    assert (old.marks, old.numbered, old.rows) == ({}, {}, master.rows)
