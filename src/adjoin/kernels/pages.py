@@ -15,8 +15,15 @@ PAGE_DAMAGED = 2
 READ_LOST = 3
 """The system no longer tells which reads are over: they may still write to the arena."""
 
+_MOST_ROWS = (1 << 31) - 1
+
 VECTORS = 64
 """Most pieces of memory that one read fills."""
+
+
+_PREFIX_BYTES = 8
+"""Of a message: a mark, and the length of the metadata."""
+_NOWHERE = -1
 
 
 @njit(cache=True, nogil=True)
@@ -30,37 +37,79 @@ def _int32(data: Array, at: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _table_field(data: Array, table: int, field: int) -> int:
-    """Where a field of a flatbuffer table lies; 0 if it is absent."""
-    vtable = table - _int32(data, table)
-    entry = 4 + 2 * field
-    if entry >= np.int32(data[vtable]) | np.int32(data[vtable + 1]) << 8:
-        return 0
-    at = np.int32(data[vtable + entry]) | np.int32(data[vtable + entry + 1]) << 8
-    return table + at if at else 0
+def _int16(data: Array, at: int) -> int:
+    return np.int32(data[at]) | np.int32(data[at + 1]) << 8
 
 
 @njit(cache=True, nogil=True)
-def _follow(data: Array, at: int) -> int:
-    return at + _int32(data, at)
+def _table_field(data: Array, table: int, field: int, begin: int, end: int) -> int:
+    """Where a field of a flatbuffer table lies; 0 if it is absent, _NOWHERE if not between begin and end."""
+    if table < begin or table + 4 > end:
+        return _NOWHERE
+    vtable = table - _int32(data, table)
+    entry = 4 + 2 * field
+    if vtable < begin or vtable + 2 > end:
+        return _NOWHERE
+    if entry >= _int16(data, vtable):
+        return 0
+    if vtable + entry + 2 > end:
+        return _NOWHERE
+    at = _int16(data, vtable + entry)
+    if at == 0:
+        return 0
+    return table + at if table + at + 8 <= end else _NOWHERE
+
+
+@njit(cache=True, nogil=True)
+def _follow(data: Array, at: int, begin: int, end: int) -> int:
+    """What the reference at a place points to; _NOWHERE if either is not between begin and end."""
+    if at < begin or at + 4 > end:
+        return _NOWHERE
+    to = at + _int32(data, at)
+    return to if begin <= to and to + 4 <= end else _NOWHERE
 
 
 @njit(cache=True, nogil=True)
 def find_buffers(
-    arena: Array, words: Array, page: int, wanted: Array, offsets: Array, rows: Array, slot: int
-) -> None:
+    arena: Array, words: Array, page: int, length: int, wanted: Array, offsets: Array, rows: Array, slot: int
+) -> bool:
     """Note where the wanted buffers of the page at byte `page` begin, and how many rows it has.
 
     Reads the page's metadata as it stands: Message.header -> RecordBatch {length, nodes, buffers}.
+    Whatever stands there, nothing outside of the page is read: False says that it is no record batch
+    of `length` bytes at most whose buffers lie inside of it, and the slot is noted as empty.
     """
-    message = _follow(arena, page + 8)
-    batch = _follow(arena, _table_field(arena, message, 2))
-    rows[slot] = words[_table_field(arena, batch, 0) >> 3]
-    buffers = _follow(arena, _table_field(arena, batch, 2)) + 4
-    body = 8 + _int32(arena, page + 4)
+    rows[slot] = 0
+    offsets[:, slot] = -1
+    begin = page + _PREFIX_BYTES
+    if length < _PREFIX_BYTES + 4:
+        return False
+    metadata = _int32(arena, page + 4)
+    if metadata < 0 or metadata % 8 or metadata > length - _PREFIX_BYTES:
+        return False
+    end = begin + metadata
+    message = _follow(arena, begin, begin, end)
+    batch = _follow(arena, _table_field(arena, message, 2, begin, end), begin, end)
+    count_at = _table_field(arena, batch, 0, begin, end)
+    buffers = _follow(arena, _table_field(arena, batch, 2, begin, end), begin, end)
+    if count_at == _NOWHERE or count_at % 8 or buffers == _NOWHERE or (buffers + 4) % 8:
+        return False
+    count = words[count_at >> 3] if count_at else 0
+    buffer_count = _int32(arena, buffers)
+    if count < 0 or count > _MOST_ROWS or buffer_count < 0 or buffer_count > (end - buffers - 4) >> 4:
+        return False
+    body = _PREFIX_BYTES + metadata
     for i in range(len(wanted)):
-        entry = (buffers + 16 * wanted[i]) >> 3
-        offsets[i, slot] = body + words[entry] if words[entry + 1] else -1
+        at, size = -1, 0
+        if wanted[i] < buffer_count:
+            entry = (buffers + 4 + 16 * wanted[i]) >> 3
+            at, size = words[entry], words[entry + 1]
+        if at < 0 or at % 8 or size < 0 or at > length - body or size > length - body - at:
+            offsets[:, slot] = -1
+            return False
+        offsets[i, slot] = body + at if size else -1
+    rows[slot] = count
+    return True
 
 
 class Reads(NamedTuple):
@@ -104,8 +153,9 @@ def admit_page(reads: Reads, page: int) -> bool:
     at = reads.slot_base[slot]
     if hash_bytes(reads.arena, at, at + reads.length[page]) != reads.checksum[page]:
         return False
-    find_buffers(reads.arena, reads.words, at, reads.wanted, reads.offsets, reads.rows, slot)
-    return True
+    return find_buffers(
+        reads.arena, reads.words, at, reads.length[page], reads.wanted, reads.offsets, reads.rows, slot
+    )
 
 
 @njit(cache=True, nogil=True)

@@ -55,7 +55,17 @@ class RowSlots:
         """A record batch has come into the slot: find its columns."""
         arena, columns = self._arena, self.columns
         base = int(arena.slot_base[slot])
-        find_buffers(arena.bytes, arena.words, base, columns.wanted, columns.offsets, columns.rows, slot)
+        is_whole = find_buffers(
+            arena.bytes,
+            arena.words,
+            base,
+            arena.slot_bytes,
+            columns.wanted,
+            columns.offsets,
+            columns.rows,
+            slot,
+        )
+        assert is_whole, f"no record batch of {arena.slot_bytes} bytes at most is in slot {slot}"
 
     def lay_out(self, slot: int, rows: int, begins: Array) -> None:
         """The slot has room for so many rows, with its buffers at these places; -1: there is none."""

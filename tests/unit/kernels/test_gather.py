@@ -45,7 +45,8 @@ def landed(batches, columns):
     for slot, message in enumerate(messages):
         base = int(arena.slot_base[slot])
         arena.bytes[base : base + len(message)] = message
-        find_buffers(arena.bytes, arena.words, base, pages.wanted, pages.offsets, pages.rows, slot)
+        found = pages.wanted, pages.offsets, pages.rows
+        assert find_buffers(arena.bytes, arena.words, base, len(message), *found, slot)
     return pages
 
 
