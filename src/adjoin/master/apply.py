@@ -6,6 +6,7 @@ Pages of different ranges of keys can be rewritten in different places; they are
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,18 @@ from adjoin.master.datafile import DataFile, read_pages
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import encoded_values
-from adjoin.master.manifest import Manifest, Txn
+from adjoin.master.latest import (
+    NOT_SWEPT,
+    LatestChanges,
+    Recorder,
+    expired_before,
+    merge_records,
+    next_sweep,
+)
+from adjoin.master.manifest import Latest, Manifest, Txn
 from adjoin.master.rewriter import Rewriter, Rewritten, slice_bytes
-from adjoin.master.spool import KeySpool, filter_of
+from adjoin.master.sequence import sequence_type
+from adjoin.master.spool import KeySpool, SpooledRecords, filter_of
 from adjoin.master.versions import Home
 
 
@@ -31,6 +41,9 @@ class ApplyOptions:
 
     Attributes:
         in_order: True if changes of one key count in the order in which they come.
+        sequence: The column whose greatest value counts, also among change sets.
+        tombstone_seconds: For how long deletes with a sequence are remembered at least; None: for ever.
+        at: When this is.
     """
 
     txn: Txn | None = None
@@ -38,15 +51,31 @@ class ApplyOptions:
     marks: Mapping[str, int] = field(default_factory=dict)
     memory_bytes: int = 256 << 20
     in_order: bool = True
+    sequence: str | None = None
+    tombstone_seconds: float | None = None
+    at: datetime = field(default_factory=lambda: now_utc())  # noqa: PLW0108 (tests have another one)
+
+    @property
+    def order_columns(self) -> tuple[str, ...]:
+        """The columns by which changes of one key are ordered; the sequence comes first."""
+        if self.sequence is None:
+            return self.order_by
+        return (self.sequence, *(name for name in self.order_by if name != self.sequence))
 
     def __post_init__(self) -> None:
         if self.txn is not None and not (_is_name(self.txn) or _is_numbered(self.txn)):
             raise OptionError(f"txn={self.txn!r}: give a name, a pair of a name and a number, or None")
         if not all(map(_is_name, self.order_by)) or len(set(self.order_by)) < len(self.order_by):
             raise OptionError(f"order_by={self.order_by!r}: give the name of a column, or different names")
+        if self.sequence is not None and not _is_name(self.sequence):
+            raise OptionError(f"sequence={self.sequence!r}: give the name of a column, or None")
         wrong = [item for item in self.marks.items() if not (_is_name(item[0]) and _is_integer(item[1]))]
         if wrong:
             raise OptionError(f"marks={dict(wrong)!r}: give a name and a whole number for each")
+
+
+def now_utc() -> datetime:
+    return datetime.now(UTC)
 
 
 def _is_name(value: object) -> bool:
@@ -112,24 +141,40 @@ def rewrite(
         marker: Begins the names of all files, see `files.new_name`.
     """
     with ExitStack() as stack:
-        change_set = ChangeSet(manifest, home, schema, options.memory_bytes, options.order_by, marker)
+        sequence = None
+        if options.sequence is not None:
+            sequence = sequence_type(manifest, schema, options.sequence)
+        change_set = ChangeSet(
+            manifest, home, schema, options.memory_bytes, options.order_columns, marker, sequence
+        )
         stack.callback(change_set.close)
         for batch in batches:
             change_set.add(batch)
         rewriter = Rewriter(home, manifest, index, options.memory_bytes, first_page, marker)
         stack.callback(rewriter.close)
-        for part in change_set.resolved(in_order=options.in_order):
-            rewriter.add(part)
-        return rewriter.finish()
+        resolved = change_set.resolved(in_order=options.in_order)
+        if sequence is None:
+            for part in resolved:
+                rewriter.add(part)
+            return rewriter.finish()
+        latest = LatestChanges.of(home, manifest, sequence)
+        recorder = Recorder(home, latest, options.at, options.memory_bytes, marker)
+        stack.callback(recorder.close)
+        for part in resolved:
+            rewriter.add(recorder.add(part))
+        return replace(rewriter.finish(), records=recorder.finish())
 
 
 def commit_next(home: Home, base: Base, parts: Sequence[Rewritten], options: ApplyOptions) -> bool:
     """Commit parts, given in the order of keys; False if nothing changes. What is left over is removed."""
     created = [file.path for part in parts for file in part.files]
+    records = [part.records for part in parts if part.records is not None]
     try:
         manifest = base.manifest
         if any(len(part.pages) or len(part.index) for part in parts):
             manifest = _merged(home, base, parts, options.memory_bytes, created)
+        if records:
+            manifest = replace(manifest, latest=_recorded(home, base.manifest, records, options, created))
         new_marks = {**manifest.marks, **options.marks} != manifest.marks
         if manifest is base.manifest and options.txn is None and not new_marks:
             return False
@@ -139,7 +184,28 @@ def commit_next(home: Home, base: Base, parts: Sequence[Rewritten], options: App
         for part in parts:
             if part.keys is not None:
                 part.keys.discard()
+        for spooled in records:
+            spooled.discard()
         home.discard_unless_committed(base.manifest.version + 1, created)
+
+
+def _recorded(
+    home: Home,
+    manifest: Manifest,
+    records: Sequence[SpooledRecords],
+    options: ApplyOptions,
+    created: list[str],
+) -> Latest:
+    """The latest changes with records, given in the order of keys; see `adjoin.master.latest`."""
+    assert options.sequence is not None
+    memory_bytes, before = options.memory_bytes, expired_before(options.at, options.tombstone_seconds)
+    latest = LatestChanges.of(home, manifest, records[0].sequence)
+    after = NOT_SWEPT if manifest.latest is None else manifest.latest.swept
+    sweep, swept = next_sweep(latest, after, records, before)
+    part = merge_records(home, latest, records, memory_bytes, sweep)
+    created += [file.path for file in part.files]
+    relation = _merged(home, Base(latest.relation, latest.index, None), [part], memory_bytes, created)
+    return Latest(options.sequence, relation, options.tombstone_seconds, swept)
 
 
 def _merged(

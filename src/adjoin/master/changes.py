@@ -13,6 +13,7 @@ from adjoin.errors import NullKeyError, OptionError, SchemaError
 from adjoin.master.casts import cast_column, stored_type
 from adjoin.master.keys import KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import Manifest
+from adjoin.master.sequence import sequence_values
 from adjoin.master.sort import ExternalSorter
 from adjoin.master.source import portions, split
 from adjoin.master.versions import Home
@@ -34,6 +35,8 @@ class Resolved:
         added: The rows that come, in the order of encoded keys.
         added_keys: Their encoded keys.
         last_key: The greatest encoded key; later changes have greater ones.
+        sequence: If changes have a sequence, its value for each cleared key; there is one change for each.
+        is_delete: Then also whether that change is a delete; the rows of the others are added.
     """
 
     cleared: pa.RecordBatch
@@ -41,6 +44,23 @@ class Resolved:
     added: pa.RecordBatch
     added_keys: NDArray[np.int64]
     last_key: int
+    sequence: pa.Array | None = None
+    is_delete: NDArray[np.bool_] | None = None
+
+    def only(self, chosen: NDArray[np.bool_]) -> "Resolved":
+        """Of changes with a sequence those of the chosen cleared keys."""
+        assert self.sequence is not None
+        assert self.is_delete is not None
+        rows = chosen[~self.is_delete]
+        return Resolved(
+            cleared=self.cleared.filter(pa.array(chosen)),
+            cleared_keys=self.cleared_keys[chosen],
+            added=self.added.filter(pa.array(rows)),
+            added_keys=self.added_keys[rows],
+            last_key=self.last_key,
+            sequence=self.sequence.filter(pa.array(chosen)),
+            is_delete=self.is_delete[chosen],
+        )
 
 
 class ChangeSet:
@@ -53,6 +73,8 @@ class ChangeSet:
         memory_bytes: What may be held at once.
         order_by: Columns by which changes of one key are ordered, rather than as they come.
         marker: Begins the names of temporary files, see `files.new_name`.
+        sequence: The type in which the first of those columns is compared, if it is the sequence: then of the
+            changes of one key only the last counts.
     """
 
     def __init__(
@@ -63,14 +85,18 @@ class ChangeSet:
         memory_bytes: int,
         order_by: Sequence[str] = (),
         marker: str = "",
+        sequence: pa.DataType | None = None,
     ) -> None:
         check_names(schema.names, manifest, order_by)
+        self._sequence = sequence
         self._manifest = manifest
         self._codec = manifest.codec
         self._order_by = tuple(order_by)
         self._stored = pa.schema([field.with_nullable(True) for field in manifest.stored_schema])
         self._chunk_bytes = min(max(4096, memory_bytes // 16), LARGEST_CHUNK_BYTES)
         self._order = [_order_field(at, schema.field(name)) for at, name in enumerate(order_by)]
+        if sequence is not None:
+            self._order[0] = self._order[0].with_type(sequence)
         carried = [*self._stored, pa.field(OPERATION_COLUMN, pa.int8()), *self._order]
         self._sorter = ExternalSorter(
             lambda: home.temporary(".run", marker), pa.schema(carried), manifest.key_column, memory_bytes // 2
@@ -119,6 +145,8 @@ class ChangeSet:
             rows, groups, keys = rows.take(pa.array(order)), groups[order], keys[order]
             ranks = [rank[order] for rank in ranks]
         operation = rows.column(OPERATION_COLUMN).to_numpy()
+        if self._sequence is not None:
+            return self._resolve_sequence(rows, keys, operation, [groups, *ranks], in_order)
         if not in_order:
             self._refuse_unordered(rows, operation, [groups, *ranks])
         plain = rows.select(self._stored.names)
@@ -139,6 +167,33 @@ class ChangeSet:
             last_key=int(keys[-1]),
         )
 
+    def _resolve_sequence(
+        self,
+        rows: pa.RecordBatch,
+        keys: NDArray[np.int64],
+        operation: NDArray[np.int8],
+        order: list[NDArray[np.int64]],
+        in_order: bool,
+    ) -> Resolved:
+        """Of each key the last change, whatever the others were."""
+        groups, key_columns = order[0], rows.select(list(self._codec.columns))
+        last = np.flatnonzero(np.concatenate([groups[1:] != groups[:-1], [True]]))
+        if not in_order:
+            ends = np.unique(np.concatenate([last, np.maximum(last - 1, 0)]))
+            ranks = [rank[ends] for rank in order]
+            self._refuse_unordered(key_columns.take(pa.array(ends)), operation[ends], ranks)
+        is_delete = operation[last] == DELETE
+        added = last[~is_delete]
+        return Resolved(
+            cleared=key_columns.take(pa.array(last)),
+            cleared_keys=keys[last],
+            added=rows.select(self._stored.names).take(pa.array(added)),
+            added_keys=keys[added],
+            last_key=int(keys[-1]),
+            sequence=rows.column(self._order[0].name).take(pa.array(last)),
+            is_delete=is_delete,
+        )
+
     def _refuse_unordered(
         self, rows: pa.RecordBatch, operation: NDArray[np.int8], order: list[NDArray[np.int64]]
     ) -> None:
@@ -151,7 +206,9 @@ class ChangeSet:
         if self._order_by:
             cure = f"the same {', '.join(self._order_by)}; drop duplicates, or order_by more columns"
         else:
-            cure = "a DataFrame has no order: give order_by=, the column that tells which change is later"
+            cure = (
+                "a DataFrame has no order: give sequence= or order_by=, the column that tells which is later"
+            )
         raise OptionError(f"several changes have the key {key} and {cure}")
 
     def _checked(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -170,11 +227,23 @@ class ChangeSet:
         keys, _ = self._codec.encode(key_columns)
         if self._codec.kind != "identity":
             columns.insert(0, pa.array(keys))
+        if self._sequence is not None and (operation == INSERT).any():
+            raise OptionError(
+                f"{OPERATION_COLUMN}='insert' with a sequence: an insert adds a row to those of its key, "
+                "and a sequence keeps the latest change of each key alone; give 'upsert'"
+            )
         order = [
-            _order_column(batch.column(name), name, field)
+            self._order_column(batch.column(name), name, field)
             for name, field in zip(self._order_by, self._order, strict=True)
         ]
         return pa.record_batch([*columns, pa.array(operation), *order], schema=schema)
+
+    def _order_column(self, column: pa.Array, name: str, field: pa.Field) -> pa.Array:
+        if self._sequence is not None and field is self._order[0]:
+            return sequence_values(name, column, self._sequence)
+        if column.null_count:
+            raise SchemaError(f"column {name!r} orders the changes and has nulls; fill them")
+        return cast_column(name, column, field)
 
 
 def open_changes(changes: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -215,12 +284,6 @@ def _order_field(at: int, field: pa.Field) -> pa.Field:
     return pa.field(f"{_ORDER_COLUMN}{at}", stored_type(field.name, field.type))
 
 
-def _order_column(column: pa.Array, name: str, field: pa.Field) -> pa.Array:
-    if column.null_count:
-        raise SchemaError(f"column {name!r} orders the changes and has nulls; fill them")
-    return cast_column(name, column, field)
-
-
 def _ranks(column: pa.Array, name: str) -> NDArray[np.int64]:
     try:
         return np.asarray(pc.rank(column, tiebreaker="dense").to_numpy(), np.int64)
@@ -258,24 +321,25 @@ def matches(
     rows: pa.RecordBatch | pa.Table,
     cleared: pa.RecordBatch,
     cleared_keys: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """Which rows have one of the cleared keys; hashed keys are compared exactly."""
-    hit = np.zeros(len(keys), np.bool_)
+) -> NDArray[np.int64]:
+    """For each row the place of its key among the cleared ones, -1 if it is none; hashed keys exactly."""
+    hit = np.full(len(keys), -1)
     if len(cleared_keys) == 0:
         return hit
-    place = np.searchsorted(cleared_keys, keys)
-    hit[:] = cleared_keys[np.minimum(place, len(cleared_keys) - 1)] == keys
-    if codec.ordered or not hit.any():
+    place = np.minimum(np.searchsorted(cleared_keys, keys), len(cleared_keys) - 1)
+    candidates = np.flatnonzero(cleared_keys[place] == keys)
+    if codec.ordered or len(candidates) == 0:
+        hit[candidates] = place[candidates]
         return hit
-    candidates = np.flatnonzero(hit)
     suspects = rows.take(pa.array(candidates))
     both = [
         pa.concat_arrays([*_chunks(cleared.column(name)), *_chunks(suspects.column(name))])
         for name in codec.columns
     ]
     ids = codec.identify(both)
-    known = ids[: cleared.num_rows]
-    hit[candidates] = np.isin(ids[cleared.num_rows :], known)
+    place_of = np.full(int(ids.max()) + 1, -1)
+    place_of[ids[: cleared.num_rows]] = np.arange(cleared.num_rows)
+    hit[candidates] = place_of[ids[cleared.num_rows :]]
     return hit
 
 

@@ -36,6 +36,23 @@ class IndexFile:
 
 
 @dataclass(frozen=True)
+class Latest:
+    """What is known of the latest change of each key, see `adjoin.master.latest`.
+
+    Attributes:
+        column: The sequence column of the changes.
+        relation: Pages of its own for keys, sequence values and deletes.
+        tombstone_seconds: For how long deletes are kept at least; None: for ever.
+        swept: The encoded key up to which expired deletes were last looked for.
+    """
+
+    column: str
+    relation: "Manifest"
+    tombstone_seconds: float | None
+    swept: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything that is fixed for one version.
 
@@ -48,6 +65,7 @@ class Manifest:
         columns: The id of each column of the schema.
         next_column: The id that the next new column gets.
         layouts: Layouts of pages; `DataFile.layout` counts in these.
+        latest: The latest change of each key that was changed under a sequence.
     """
 
     id: str
@@ -72,6 +90,7 @@ class Manifest:
     txns: tuple[str, ...] = ()
     numbered: Mapping[str, int] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
+    latest: Latest | None = None
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -140,11 +159,19 @@ class Manifest:
     def file_names(self) -> set[str]:
         """Names of all files in the directories of data and indexes that this version needs."""
         names = {file.name for file in self.files} | {self.index.name}
-        return names | {self.filter.name} if self.filter else names
+        if self.filter:
+            names.add(self.filter.name)
+        return names | self.latest.relation.file_names() if self.latest else names
 
     def to_bytes(self) -> bytearray:
-        saved = {
-            "format": FORMAT,
+        saved = {"format": FORMAT, **self._to_json()}
+        # A line for each entry; json's own indentation is slow, and a list of files can be long.
+        lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in saved.items())
+        body = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+        return bytearray(f"{checksum_of(body):016x}\n".encode() + body)
+
+    def _to_json(self) -> dict[str, Any]:
+        return {
             "id": self.id,
             "version": self.version,
             "revision": self.revision,
@@ -169,11 +196,10 @@ class Manifest:
             "txns": list(self.txns),
             "numbered": dict(self.numbered),
             "marks": dict(self.marks),
+            "latest": {**vars(self.latest), "relation": self.latest.relation._to_json()}
+            if self.latest
+            else None,
         }
-        # A line for each entry; json's own indentation is slow, and a list of files can be long.
-        lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in saved.items())
-        body = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-        return bytearray(f"{checksum_of(body):016x}\n".encode() + body)
 
     @classmethod
     def from_bytes(cls, path: str, data: bytearray, data_directory: str) -> "Manifest":
@@ -222,6 +248,16 @@ class Manifest:
             txns=tuple(saved["txns"]),
             numbered=saved["numbered"],
             marks=saved["marks"],
+            latest=cls._latest_from_json(saved["latest"], data_directory) if saved["latest"] else None,
+        )
+
+    @classmethod
+    def _latest_from_json(cls, saved: dict[str, Any], data_directory: str) -> Latest:
+        return Latest(
+            column=saved["column"],
+            relation=cls._from_json(saved["relation"], data_directory),
+            tombstone_seconds=saved["tombstone_seconds"],
+            swept=saved["swept"],
         )
 
 

@@ -1,5 +1,6 @@
 """The master: a sorted relation on disk, with versions."""
 
+import datetime
 import os
 import weakref
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from adjoin.master.vacuum import Vacuumed, vacuum
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
 from adjoin.parts.budget import parse_bytes
+from adjoin.parts.durations import parse_duration
 from adjoin.parts.progress import Progress
 
 
@@ -245,6 +247,8 @@ class Master:
         txn: Txn | None = None,
         *,
         order_by: str | Sequence[str] = (),
+        sequence: str | None = None,
+        tombstones: str | datetime.timedelta | None = "30 days",
         marks: Mapping[str, int] | None = None,
         memory: int | str = "256MB",
     ) -> "Master":
@@ -265,7 +269,18 @@ class Master:
                 this number or a greater one, however long ago.
             order_by: The column, or several, by which changes of one key are ordered; it may be one that
                 the master lacks. A DataFrame has no order of its own: without this, two changes of one
-                key are an error unless both are inserts, and with it, so are two in the same place.
+                key are an error unless both are inserts, and with it, so are two in the same place. It
+                says nothing about changes that come in different calls; `sequence` does.
+            sequence: The column that says when a change was made: an integer, decimal, float, date,
+                timestamp, string or binary (compared bytewise), in a column that the master has or lacks.
+                The change with the greatest value wins, whenever it arrives: one with a smaller value than
+                the last that counted for its key is dropped, also after a delete; of equal values that of
+                the later call wins, within one call what `order_by` says. Nulls and inserts are errors.
+                The column is the same in all calls. Rows that were built, or changed without a sequence,
+                have no value: any change wins over them, and a call without a sequence changes rows whatever
+                is recorded, and records nothing.
+            tombstones: For how long deletes with a sequence are remembered, at least; None: for ever. After
+                that an older change of a deleted key, if one still comes, counts again.
             marks: Integers to keep under names, committed together with the changes; others stay.
             memory: What the work may hold at once, on Spark in each task; all changes of a single key must
                 fit.
@@ -277,7 +292,8 @@ class Master:
             ConflictError: Another writer has committed since this version; open again and retry, with a
                 new reader if the changes came from one.
             SchemaError: A column is missing, unknown or of a type that does not fit.
-            OptionError: It is not known which of several changes of one key comes last.
+            OptionError: It is not known which of several changes of one key comes last, or another column
+                was the sequence before.
 
         Example:
             >>> import tempfile
@@ -293,15 +309,18 @@ class Master:
 
             >>> def write(batch, batch_id):
             ...     products = Master.open("/warehouse/products")
-            ...     products.apply(batch, ("products", batch_id), order_by="changed_at")
+            ...     products.apply(batch, ("products", batch_id), sequence="changed_at")
 
-        Cost: reads and writes the touched pages, and writes the index once.
+        Cost: reads and writes the touched pages, and writes the index once. With a sequence, the same for the
+        records of latest changes, which take the key and about 20 bytes for each key that was changed so.
         """
         options = ApplyOptions(
             txn=txn,
             order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
             marks=dict(marks or {}),
             memory_bytes=parse_bytes(memory),
+            sequence=sequence,
+            tombstone_seconds=None if tombstones is None else parse_duration("tombstones", tombstones),
         )
         with self._home.lock_writers():
             newest = Master.open(self.path)

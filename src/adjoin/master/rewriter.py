@@ -5,7 +5,7 @@ page; one that overflows is split to the fill level; one that has become empty d
 last page touched is held back, because the next changes may belong into it too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from adjoin.master.index import PageIndex
 from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import Manifest
 from adjoin.master.page import Cuts, PageCutter, seal
-from adjoin.master.spool import KeySpool, SpooledKeys
+from adjoin.master.spool import KeySpool, SpooledKeys, SpooledRecords
 from adjoin.master.versions import Home
 from adjoin.parts.arena import BLOCK_BYTES
 
@@ -34,6 +34,7 @@ class Rewritten:
         places: For each of them, the page of the base in or behind whose place it stands.
         files: Their data files.
         keys: The keys that were added, if there is a filter.
+        records: What is to be recorded of changes with a sequence, see `adjoin.master.latest`.
     """
 
     pages: NDArray[np.int64]
@@ -41,6 +42,20 @@ class Rewritten:
     places: NDArray[np.int64]
     files: list[DataFile]
     keys: SpooledKeys | None
+    records: SpooledRecords | None = None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Rows that go although no change is about them.
+
+    Attributes:
+        pages: Pages that are looked at for that, besides those that changes touch; ascending.
+        goes: Says which of some rows go.
+    """
+
+    pages: NDArray[np.int64]
+    goes: Callable[[pa.RecordBatch], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -62,8 +77,11 @@ class Rewriter:
         memory_bytes: int,
         first_page: int = 0,
         marker: str = "",
+        sweep: Sweep | None = None,
     ) -> None:
         self._manifest = manifest
+        self._sweep = sweep
+        self._unswept = np.empty(0, np.int64) if sweep is None else sweep.pages
         self._index = index
         self._first_page = first_page
         self._schema = manifest.stored_schema
@@ -80,10 +98,10 @@ class Rewriter:
     def add(self, part: Resolved) -> None:
         """Take the next changes, with keys greater than all before."""
         owner = np.maximum(np.searchsorted(self._index.first, part.added_keys, "right") - 1, 0)
-        touched = np.union1d(self._pages_with(part.cleared_keys), owner)
+        touched = self._with_swept(np.union1d(pages_with(self._index, part.cleared_keys), owner))
         if self._spool is not None:
             self._spool.add(part.added_keys)
-        for pages in self._slices(touched):
+        for pages in page_slices(self._index, touched, self._slice_bytes):
             chosen = slice(*np.searchsorted(owner, [pages[0], pages[-1] + 1]).tolist())
             added = part.added.slice(chosen.start, chosen.stop - chosen.start)
             self._rewrite(pages, part, added, owner[chosen])
@@ -91,6 +109,8 @@ class Rewriter:
 
     def finish(self) -> Rewritten:
         """Write what is left."""
+        for pages in page_slices(self._index, self._unswept, self._slice_bytes):
+            self._rewrite(pages, _nothing(self._schema), _no_rows(self._schema), np.empty(0, np.int64))
         self._flush_held()
         data_files = self._writer.finish()
         keys = self._spool.finish() if self._spool else None
@@ -112,25 +132,15 @@ class Rewriter:
             for path in self._writer.paths:
                 files.discard(path)
 
-    def _pages_with(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Pages that may hold rows with these keys."""
-        low = np.searchsorted(self._index.last, keys, "left")
-        counts = np.maximum(np.searchsorted(self._index.first, keys, "right") - low, 0)
-        ends = np.cumsum(counts)
-        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
-        return np.unique(np.repeat(low, counts) + within)
+    def _with_swept(self, pages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The pages, and those to be swept that come before the last of them."""
+        count = int(np.searchsorted(self._unswept, pages[-1], "right")) if len(pages) else 0
+        swept, self._unswept = self._unswept[:count], self._unswept[count:]
+        return np.union1d(pages, swept) if count else pages
 
     def _own(self, pages: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the pages that exist and may be changed here."""
         return pages[(pages >= self._first_page) & (pages < len(self._index))]
-
-    def _slices(self, pages: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """The pages in portions that fit the memory."""
-        if len(pages) == 0:
-            return
-        blocks = self._index.blocks[pages] if len(self._index) else np.ones(1, np.int64)
-        portion = (np.cumsum(blocks, dtype=np.int64) * BLOCK_BYTES) // max(BLOCK_BYTES, self._slice_bytes)
-        yield from np.split(pages, np.flatnonzero(np.diff(portion)) + 1)
 
     def _rewrite(
         self, pages: NDArray[np.int64], part: Resolved, added: pa.RecordBatch, owner: NDArray[np.int64]
@@ -142,7 +152,9 @@ class Rewriter:
             low = int(np.searchsorted(part.cleared_keys, keys[0], "left"))
             chosen = slice(low, int(np.searchsorted(part.cleared_keys, keys[-1], "right")))
         cleared = part.cleared.slice(chosen.start, chosen.stop - chosen.start)
-        gone = matches(self._manifest.codec, keys, rows, cleared, part.cleared_keys[chosen])
+        gone = matches(self._manifest.codec, keys, rows, cleared, part.cleared_keys[chosen]) >= 0
+        if self._sweep is not None:
+            gone |= self._sweep.goes(rows)
         changed = np.union1d(np.unique(page_of[gone]), owner)
         if self._held is not None and self._held.page == pages[0]:
             changed = np.union1d(changed, pages[:1])
@@ -203,6 +215,24 @@ class Rewriter:
             self._new_places.append(page_of[cuts.bounds[:-1]])
 
 
+def pages_with(index: PageIndex, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pages that may hold rows with these keys."""
+    low = np.searchsorted(index.last, keys, "left")
+    counts = np.maximum(np.searchsorted(index.first, keys, "right") - low, 0)
+    ends = np.cumsum(counts)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+    return np.unique(np.repeat(low, counts) + within)
+
+
+def page_slices(index: PageIndex, pages: NDArray[np.int64], slice_bytes: int) -> Iterator[NDArray[np.int64]]:
+    """The pages in portions of about so many bytes."""
+    if len(pages) == 0:
+        return
+    blocks = index.blocks[pages] if len(index) else np.ones(1, np.int64)
+    portion = (np.cumsum(blocks, dtype=np.int64) * BLOCK_BYTES) // max(BLOCK_BYTES, slice_bytes)
+    yield from np.split(pages, np.flatnonzero(np.diff(portion)) + 1)
+
+
 def slice_bytes(memory_bytes: int) -> int:
     """How many bytes of pages are in memory at once."""
     return min(memory_bytes // 16, LARGEST_CHUNK_BYTES)
@@ -223,6 +253,11 @@ def _merge(
     pages = np.concatenate([page_of[stays], owner])
     order = np.lexsort((encoded_values(both.column(key_column)), pages))
     return both.take(pa.array(order)), pages[order]
+
+
+def _nothing(schema: pa.Schema) -> Resolved:
+    nobody = np.empty(0, np.int64)
+    return Resolved(_no_rows(schema), nobody, _no_rows(schema), nobody, 0)
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

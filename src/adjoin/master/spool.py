@@ -1,10 +1,12 @@
-"""Keys on disk until it is known how many there are, and the filter that is made of them."""
+"""What is on disk until a version is committed: keys for its filter, records for its latest changes."""
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.master import files
@@ -81,3 +83,64 @@ def filter_of(parts: Sequence[SpooledKeys], bits: int) -> KeyFilter:
         for keys in part.chunks():
             made.add(keys)
     return made
+
+
+@dataclass(frozen=True)
+class SpooledRecords:
+    """Records of latest changes in a temporary file, which another process may have written.
+
+    Attributes:
+        path: The file.
+        offsets: Where each batch of records begins, and where the last one ends.
+        sequence: The type of their sequence values.
+    """
+
+    path: str
+    offsets: tuple[int, ...]
+    sequence: pa.DataType
+
+    @property
+    def bytes(self) -> int:
+        return self.offsets[-1]
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        descriptor = files.open_to_read(self.path)
+        try:
+            for start, stop in pairwise(self.offsets):
+                data = files.read_at(descriptor, self.path, start, stop - start)
+                yield pa.ipc.read_record_batch(pa.py_buffer(data), schema)
+        finally:
+            os.close(descriptor)
+
+    def discard(self) -> None:
+        files.discard(self.path)
+
+
+class RecordSpool:
+    """Writes down records of latest changes."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offsets = [0]
+        self._file: files.NewFile | None = None
+
+    def add(self, records: pa.RecordBatch) -> None:
+        if self._file is None:
+            self._file = files.NewFile(self._path)
+        self._file.write(records.serialize())
+        self._offsets.append(self._file.bytes)
+
+    def finish(self, sequence: pa.DataType) -> SpooledRecords | None:
+        """What was written, if anything; whoever has it discards it."""
+        if self._file is None:
+            return None
+        self._file.close()
+        self._file = None
+        return SpooledRecords(self._path, tuple(self._offsets), sequence)
+
+    def close(self) -> None:
+        """Remove what was written, unless it is finished."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            files.discard(self._path)

@@ -57,6 +57,12 @@ class MappedIndex:
 def verify(home: Home, version: int) -> None:
     """Raise CorruptionError unless everything the version names is as it was written."""
     manifest = home.read_manifest(version)
+    _verify_relation(home, manifest)
+    if manifest.latest is not None:
+        _verify_relation(home, manifest.latest.relation)
+
+
+def _verify_relation(home: Home, manifest: Manifest) -> None:
     index = load_index(home, manifest)
     key_filter = load_filter(home, manifest)
     _verify_index(os.path.join(home.index_dir, manifest.index.name), manifest, index)

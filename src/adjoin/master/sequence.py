@@ -1,0 +1,89 @@
+"""The sequence column: which types have an order that holds for ever, and its values in one of them."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adjoin.errors import OptionError, SchemaError
+from adjoin.master.casts import stored_type, widens
+from adjoin.master.manifest import Manifest
+
+SEQUENCE_COLUMN = "sequence"
+"""Its name in the relation of latest changes, see `adjoin.master.latest`."""
+
+
+def sequence_type(manifest: Manifest, schema: pa.Schema, column: str) -> pa.DataType:
+    """The type in which values of this column of the changes are compared, fixed when it is first used.
+
+    Raises:
+        OptionError: Another column was the sequence before.
+        SchemaError: There is no such column, or its type does not fit.
+    """
+    if column not in schema.names:
+        raise SchemaError(f"changes lack the sequence column {column!r}; they have {schema.names}")
+    given = stored_type(column, schema.field(column).type)
+    widest = _widest(column, given)
+    latest = manifest.latest
+    if latest is None:
+        return widest
+    if latest.column != column:
+        raise OptionError(
+            f"sequence={column!r}: earlier changes of this master had the sequence {latest.column!r}, "
+            f"and values of different columns cannot be compared; give sequence={latest.column!r}"
+        )
+    recorded = latest.relation.schema.field(SEQUENCE_COLUMN).type
+    if not widens(widest, recorded):
+        raise SchemaError(
+            f"the sequence column {column!r} has type {given} and values of type {recorded} are recorded; "
+            f"cast it to {recorded}"
+        )
+    return recorded
+
+
+def _widest(column: str, type_: pa.DataType) -> pa.DataType:
+    """The widest type of the same kind, so that later changes may have a wider one."""
+    is_ = pa.types
+    if is_.is_signed_integer(type_):
+        return pa.int64()
+    if is_.is_unsigned_integer(type_):
+        return pa.uint64()
+    if is_.is_floating(type_):
+        return pa.float64()
+    if is_.is_decimal(type_):
+        return pa.decimal256(76, type_.scale) if type_.precision > 38 else pa.decimal128(38, type_.scale)
+    if is_.is_date(type_):
+        return pa.date32()
+    if is_.is_timestamp(type_):
+        return pa.timestamp("ns" if type_.unit == "ns" else "us", None if type_.tz is None else "UTC")
+    if is_.is_string(type_) or is_.is_large_string(type_):
+        return pa.string()
+    if is_.is_binary(type_) or is_.is_large_binary(type_) or is_.is_fixed_size_binary(type_):
+        return pa.binary()
+    raise SchemaError(
+        f"unsupported type {type_} for the sequence column {column!r}; "
+        "cast it to an integer, decimal, float, date, timestamp, string or binary"
+    )
+
+
+def sequence_values(column: str, values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Values of the sequence column of some changes; SchemaError if one has no place in the order."""
+    if values.null_count:
+        raise SchemaError(
+            f"the sequence column {column!r} has {values.null_count} nulls: nobody knows when those changes "
+            "were made; fill them, or drop those changes"
+        )
+    if pa.types.is_run_end_encoded(values.type):
+        values = pc.run_end_decode(values)
+    try:
+        values = values.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(
+            f"the sequence column {column!r} of type {values.type} cannot become {type_} without loss "
+            f"({error}); cast it to {type_} first"
+        ) from error
+    if pa.types.is_floating(type_):
+        if pc.any(pc.is_nan(values)).as_py():
+            raise SchemaError(
+                f"the sequence column {column!r} has NaN, which has no order; drop those changes"
+            )
+        values = pc.add(values, 0.0)  # makes -0.0 the same as 0.0
+    return values
