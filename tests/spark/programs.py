@@ -103,9 +103,8 @@ def kill_group() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@contextmanager
-def session(master: str = "local[2,4]", **settings: Any) -> Iterator[SparkSession]:
-    """A session of a program, quiet, without a web page."""
+def session_builder(master: str = "local[2,4]", **settings: Any) -> SparkSession.Builder:
+    """For the session of a program, quiet, without a web page."""
     os.environ[GROUP] = str(os.getpgrp())
     builder = SparkSession.builder.master(master).appName("adjoin test program")
     for name, value in {
@@ -119,7 +118,13 @@ def session(master: str = "local[2,4]", **settings: Any) -> Iterator[SparkSessio
         **settings,
     }.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    return builder
+
+
+@contextmanager
+def session(master: str = "local[2,4]", **settings: Any) -> Iterator[SparkSession]:
+    """The session of a program, stopped at its end."""
+    spark = session_builder(master, **settings).getOrCreate()
     try:
         yield spark
     finally:

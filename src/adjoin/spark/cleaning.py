@@ -2,9 +2,10 @@
 
 import atexit
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -17,6 +18,8 @@ from pyspark.sql.streaming.listener import (
 from adjoin.errors import AdjoinError
 from adjoin.master.queries import QueryRecords
 from adjoin.spark.task import MicroBatch
+
+_LISTENER_BUS = "org.apache.spark.sql.execution.streaming.runtime.StreamingQueryListenerBus"
 
 
 class EndOfQueries(StreamingQueryListener):
@@ -60,11 +63,21 @@ def clean_up_after(df: DataFrame, master_path: str) -> None:
 def _listener(session: Any) -> EndOfQueries:
     listener = EndOfQueries()
     session.streams.addListener(listener)
-    # Spark would complain about a listener that does not answer while Python ends; hosts see that it ends.
-    atexit.register(_remove, session, listener)
+    quiet_listeners_at_exit()
     return listener
 
 
-def _remove(session: Any, listener: EndOfQueries) -> None:
-    with suppress(Exception):  # the session may have been stopped, in more ways than one
-        session.streams.removeListener(listener)
+@cache
+def quiet_listeners_at_exit() -> None:
+    """When this process ends and its session is not stopped, let Spark not complain that listeners are gone.
+
+    Java goes on for a moment, and cannot know that they end with Python. Hosts see that the driver has ended.
+    """
+    atexit.register(_quiet_listeners)
+
+
+def _quiet_listeners() -> None:
+    with suppress(Exception):  # there may be no Java, or none any more
+        java: Any = SparkContext._jvm
+        configurator = java.org.apache.logging.log4j.core.config.Configurator
+        configurator.setLevel(_LISTENER_BUS, java.org.apache.logging.log4j.Level.OFF)

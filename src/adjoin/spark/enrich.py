@@ -151,7 +151,7 @@ def enrich(
     clean_up_after(df, master.path)
     if not df.isStreaming:
         _keep_pinned(master)
-    joined = by_place(routed).mapInArrow(task.join, result)  # the task puts names back
+    joined = routed.mapInArrow(task.join, result)  # the task puts names back
     return observe_reports(joined, observed)
 
 
@@ -217,9 +217,15 @@ def _parallelism(session: Any) -> int:
 
 
 def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partitions: int) -> DataFrame:
+    """The rows where they are joined, their columns named by place."""
     if route not in ROUTES:
         raise OptionError(f"route={route!r} is not one of {', '.join(ROUTES)}")
-    return df if route == "none" else route_by_range(df, master, spec, partitions)
+    # Before rows are sent: as applyInPandasWithState and some others emit them, Spark fails to send them.
+    placed = by_place(df)
+    if route == "none":
+        return placed
+    keys = [placed.columns[df.columns.index(name)] for name in spec.predicate.columns]
+    return route_by_range(placed, master, keys, partitions)
 
 
 def _next_name() -> str:

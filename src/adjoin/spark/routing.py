@@ -1,4 +1,11 @@
-"""Which partition a stream row goes to: neighbouring pages to the same one, equally many rows to each."""
+"""Which partition a stream row goes to: neighboring pages to the same one, equally many rows to each.
+
+A row must never fail or get lost on its way: a key of which no code can be computed is one that the master
+does not have, and goes anywhere. So everything here is `try_cast`, `try_add`, `try_multiply`.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -7,17 +14,17 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructT
 
 from adjoin.master.keys import KeyCodec
 from adjoin.master.master import Master
-from adjoin.semistream.spec import JoinSpec
 from adjoin.spark.naming import column
 
 ROUTES = ("range", "none")
 _PAGES_PER_GROUP = 16
 """The fewer, the better are hot pages told from others; the more, the fewer pages lie in two groups."""
+_SHORT_DIGITS = 18  # decimals of so many digits have a code
 _PER_MICROSECOND = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}
 
 
-def route_by_range(stream: DataFrame, master: Master, spec: JoinSpec, partitions: int) -> DataFrame:
-    """Send rows that want neighbouring pages to the same partition, and as many rows to each.
+def route_by_range(stream: DataFrame, master: Master, columns: Sequence[str], partitions: int) -> DataFrame:
+    """Send rows that want neighboring pages to the same partition, and as many rows to each.
 
     Groups of a few neighbouring pages are put into a random order that never changes. Spark samples the
     rows of every micro-batch and cuts that order into ranges of equally many rows, so that a hot group
@@ -25,12 +32,12 @@ def route_by_range(stream: DataFrame, master: Master, spec: JoinSpec, partitions
     over all ranges. Rows of one group are told apart by key, rows of one key by a hash of the row: even
     a single hot key is spread when it fills more than a partition.
     """
-    key = master_order(master.codec, spec.predicate.columns)
+    key = master_order(master.codec, columns)
     row = F.xxhash64(*[column(field.name) for field in stream.schema if is_hashable(field.dataType)])
     return stream.repartitionByRange(partitions, *_groups(key, master), key, row)
 
 
-def master_order(codec: KeyCodec, columns: tuple[str, ...]) -> Column:
+def master_order(codec: KeyCodec, columns: Sequence[str]) -> Column:
     """An expression that sorts stream rows as the master's pages are sorted.
 
     A key type for which Spark has no such expression is sorted by another hash: rows are joined all the
@@ -54,25 +61,37 @@ def _has_code(type_: pa.DataType) -> bool:
     """Whether Spark can compute the codec's int64 for a key of this type."""
     is_ = pa.types
     whole = is_.is_boolean(type_) or (is_.is_integer(type_) and not is_.is_uint64(type_))
-    short = is_.is_decimal(type_) and type_.precision <= 18
+    short = is_.is_decimal(type_) and 0 <= type_.scale <= type_.precision <= _SHORT_DIGITS
     return bool(whole or short or is_.is_date32(type_) or is_.is_timestamp(type_))
 
 
 def _as_encoded(key: Column, type_: pa.DataType) -> Column:
-    """The key as the codec takes it: its int64 where Spark can compute that, else as it is."""
+    """The key's int64, null if it has none; for types of which Spark cannot compute it, the key as it is."""
     is_ = pa.types
     if not _has_code(type_):
         return key
     if is_.is_date32(type_):
         return F.unix_date(key).cast("bigint")
     if is_.is_timestamp(type_):
-        epoch = F.to_timestamp_ntz(F.lit("1970-01-01 00:00:00"))
-        microseconds = F.unix_micros(key) if type_.tz else F.timestamp_diff("MICROSECOND", epoch, key)
+        microseconds = F.unix_micros(key) if type_.tz else _microseconds_without_zone(key)
         times, over = _PER_MICROSECOND[type_.unit]
         return F.floor(microseconds / over) if over > 1 else F.try_multiply(microseconds, F.lit(times))
     if is_.is_decimal(type_):
-        return (key.cast(DecimalType(type_.precision, type_.scale)) * F.lit(10**type_.scale)).cast("bigint")
-    return key.cast("bigint")
+        # With a decimal of so many digits the product has at most 38, and is exact.
+        units = F.lit(Decimal(10**type_.scale))
+        return (key.try_cast(DecimalType(type_.precision, type_.scale)) * units).try_cast("bigint")
+    return key.try_cast("bigint")
+
+
+def _microseconds_without_zone(moment: Column) -> Column:
+    """Since 1970, of a timestamp without a zone; Spark's own way is by the session's zone, and can fail."""
+    days = F.unix_date(moment.cast("date")).cast("bigint")
+    minutes = F.hour(moment) * F.lit(60) + F.minute(moment)
+    seconds = F.extract(F.lit("SECOND"), moment)  # a decimal with six digits behind the point
+    since_midnight = minutes.cast("bigint") * F.lit(60_000_000) + (seconds * F.lit(1_000_000)).try_cast(
+        "bigint"
+    )
+    return F.try_add(F.try_multiply(days, F.lit(86_400_000_000)), since_midnight)
 
 
 def is_hashable(type_: DataType) -> bool:

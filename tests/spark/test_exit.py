@@ -1,0 +1,20 @@
+"""A driver that ends without stopping its session says nothing of listeners that are gone."""
+
+import re
+
+import pytest
+
+from tests.spark.programs import Program
+
+COMPLAINT = re.compile(r"py4j|Traceback|ListenerBus", re.IGNORECASE)
+SLOW = [pytest.param(end, code, marks=pytest.mark.slow) for end, code in [("sys.exit", 0), ("error", 1)]]
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("last line", 0), *SLOW, pytest.param("stopped query", 0, marks=pytest.mark.slow)]
+)
+def test_nothing_is_said_of_listeners_that_are_gone(tmp_path, end, code):
+    program = Program("on_exit", tmp_path, end, work=tmp_path / "logs")
+    assert program.wait() == code, program.told()
+    said = program.log.read_text(errors="replace")
+    assert not COMPLAINT.search(said), said
