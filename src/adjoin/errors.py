@@ -29,6 +29,10 @@ class MasterExistsError(AdjoinError):
     """There is a master at this path already."""
 
 
+class MasterReplacedError(AdjoinError):
+    """Another master was built at this path since this one was opened."""
+
+
 class VersionNotFoundError(AdjoinError):
     """This version was never committed, or `vacuum` has removed it."""
 

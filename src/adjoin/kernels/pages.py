@@ -17,6 +17,9 @@ READ_LOST = 3
 
 _MOST_ROWS = (1 << 31) - 1
 
+LACKING = -2
+"""In place of an offset: pages of this layout lack the buffer; -1 stands for a buffer of no bytes."""
+
 VECTORS = 64
 """Most pieces of memory that one read fills."""
 
@@ -75,6 +78,8 @@ def find_buffers(
 ) -> bool:
     """Note where the wanted buffers of the page at byte `page` begin, and how many rows it has.
 
+    A negative ordinal stands for a buffer that pages of this layout do not have.
+
     Reads the page's metadata as it stands: Message.header -> RecordBatch {length, nodes, buffers}.
     Whatever stands there, nothing outside of the page is read: False says that it is no record batch
     of `length` bytes at most whose buffers lie inside of it, and the slot is noted as empty.
@@ -100,6 +105,9 @@ def find_buffers(
         return False
     body = _PREFIX_BYTES + metadata
     for i in range(len(wanted)):
+        if wanted[i] < 0:
+            offsets[i, slot] = LACKING
+            continue
         at, size = -1, 0
         if wanted[i] < buffer_count:
             entry = (buffers + 4 + 16 * wanted[i]) >> 3
@@ -125,7 +133,8 @@ class Reads(NamedTuple):
         arena: The arena, as bytes.
         words: The arena, as int64.
         scratch_bytes: Size of the region at its begin for bytes that nobody wants.
-        wanted: Ordinals of the buffers to find in a page.
+        layout: The layout of each page.
+        wanted: Ordinals of the buffers to find in a page, by layout.
         offsets: Takes where they begin, by buffer and slot.
         rows: Takes the number of rows, by slot.
     """
@@ -139,6 +148,7 @@ class Reads(NamedTuple):
     arena: Array
     words: Array
     scratch_bytes: int
+    layout: Array
     wanted: Array
     offsets: Array
     rows: Array
@@ -153,8 +163,9 @@ def admit_page(reads: Reads, page: int) -> bool:
     at = reads.slot_base[slot]
     if hash_bytes(reads.arena, at, at + reads.length[page]) != reads.checksum[page]:
         return False
+    wanted = reads.wanted[reads.layout[page]]
     return find_buffers(
-        reads.arena, reads.words, at, reads.length[page], reads.wanted, reads.offsets, reads.rows, slot
+        reads.arena, reads.words, at, reads.length[page], wanted, reads.offsets, reads.rows, slot
     )
 
 

@@ -306,7 +306,8 @@ def _sample(descriptor: int, start_blocks: Array, blocks: int) -> ReadJob:
         arena=arena.bytes,
         words=arena.words,
         scratch_bytes=arena.scratch_bytes,
-        wanted=np.empty(0, np.int64),
+        layout=np.zeros(count, np.int64),
+        wanted=np.empty((1, 0), np.int64),
         offsets=np.empty((0, 2), np.int32),
         rows=np.empty(2, np.int32),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from adjoin.errors import SchemaError
+from adjoin.parts.columns import LaidOut, columns_over, read_as
 
 KEY_ID = 0
 """The encoded key; the ids of other columns begin with 1."""
@@ -46,6 +46,11 @@ class StoredColumns:
         wanted = self.ids[column]
         return layout.ids.index(wanted) if wanted in layout.ids else None
 
+    def laid_out(self) -> LaidOut:
+        """Where kernels find these columns in pages of each layout."""
+        places = [[self.place_of(layout, at) for at in range(len(self.ids))] for layout in self.layouts]
+        return columns_over(self.schema, [layout.schema for layout in self.layouts], places)
+
     def as_of_today(self, table: pa.Table, layout: PageLayout) -> pa.Table:
         """Rows of pages with this layout in these columns: nulls where they lack one."""
         if layout.ids == self.ids and layout.schema.types == self.schema.types:
@@ -56,26 +61,13 @@ class StoredColumns:
             if place is None:
                 columns.append(pa.nulls(table.num_rows, field.type))
             else:
-                columns.append(read_as(table.column(place), field))
+                columns.append(read_as(field.name, table.column(place), field.type))
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def with_types(self, plain: Callable[[pa.DataType], pa.DataType]) -> "StoredColumns":
         """The same columns in types whose values lie in memory alike."""
         layouts = tuple(replace(layout, schema=_with_types(layout.schema, plain)) for layout in self.layouts)
         return StoredColumns(self.ids, _with_types(self.schema, plain), layouts)
-
-
-def read_as(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
-    """Values of pages of another layout in the type of this field; SchemaError if one does not fit."""
-    if column.type.equals(field.type):
-        return column
-    try:
-        return column.cast(field.type)
-    except pa.ArrowInvalid as error:
-        raise SchemaError(
-            f"column {field.name!r} was widened to {column.type} and holds values that {field.type} cannot: "
-            f"{error}; start the query or operator again, so that it reads the column as {column.type}"
-        ) from error
 
 
 def _with_types(schema: pa.Schema, plain: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:

@@ -104,8 +104,7 @@ class Manifest:
     @property
     def newest_layout(self) -> int:
         """The layout of pages that are written for this version."""
-        newest = PageLayout(_stored_ids(self.columns, self.codec), self.stored_schema)
-        found = same_shape(self.layouts, newest)
+        found = same_shape(self.layouts, PageLayout(self.stored.ids, self.stored_schema))
         assert found is not None, "the layout of new pages is not among the layouts"
         return found
 
@@ -214,8 +213,8 @@ class Manifest:
             return cls._from_json(saved, data_directory)
         except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, pa.ArrowException) as error:
             raise CorruptionError(
-                f"{path} is damaged ({type(error).__name__}: {error}); restore it from a copy or open an older "
-                "version"
+                f"{path} is damaged ({type(error).__name__}: {error}); restore it from a copy, or open an "
+                "older version"
             ) from error
 
     @classmethod

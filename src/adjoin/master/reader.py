@@ -61,6 +61,7 @@ class PageReader:
         self, master: Master, index: PageIndex, arena: Arena, columns: PageColumns, device: Device
     ) -> None:
         self._files = master.files
+        self._layouts = np.array([file.layout for file in master.files], np.int64)
         self._index = index
         self._arena = arena
         self._columns = columns
@@ -100,6 +101,7 @@ class PageReader:
             arena=self._arena.bytes,
             words=self._arena.words,
             scratch_bytes=self._arena.scratch_bytes,
+            layout=self._layouts[self._index.file[pages]],
             wanted=self._columns.wanted,
             offsets=self._columns.offsets,
             rows=self._columns.rows,

@@ -5,14 +5,15 @@ buffers belong to it, and copies the values of any (slot, row) places into a new
 Nested columns are walked level by level: the work per level is one kernel, whatever the rows.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import SchemaError
 from adjoin.kernels import gather, scatter
+from adjoin.kernels.pages import LACKING
 from adjoin.kernels.types import Array
 from adjoin.parts.arena import Arena
 
@@ -20,6 +21,8 @@ NO_BUFFER = -1
 _PLACE_BYTES = 8
 _MEASURING_BYTES = 64
 """What it takes to find the size of one item of varying length."""
+_MIXED_COPIES = 3
+"""Values that lie in pages of several layouts are copied, put in one array, and put in order."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,9 @@ class Column:
         width: Bytes of a value, of an offset, or items of a fixed-size list.
         buffers: Ordinals of its own buffers in the record batch, validity first.
         children: The levels below.
+        name: Its name, for errors.
+        others: The same column in other types, as pages of other layouts hold it.
+        is_lacking: Whether there are pages without the column; their rows have nulls.
     """
 
     type: pa.DataType
@@ -39,6 +45,14 @@ class Column:
     width: int
     buffers: tuple[int, ...]
     children: tuple["Column", ...] = ()
+    name: str = ""
+    others: tuple["Column", ...] = ()
+    is_lacking: bool = False
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether pages differ in how they hold the column."""
+        return bool(self.others) or self.is_lacking
 
     @property
     def fixed_bytes(self) -> int | None:
@@ -52,14 +66,88 @@ class Column:
 
     def all_buffers(self) -> Iterator[int]:
         yield from self.buffers
-        for child in self.children:
-            yield from child.all_buffers()
+        for column in (*self.children, *self.others):
+            yield from column.all_buffers()
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:
     """The columns of a record batch in the order in which its message holds their buffers."""
     ordinals = iter(range(1 << 30))
     return [_column(field.type, ordinals) for field in schema]
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """Columns of pages that can have several layouts.
+
+    Attributes:
+        columns: The columns; buffers that several layouts have in common have the same ordinal.
+        ordinals: By layout and ordinal of a buffer here, its ordinal in a page; -1 where pages lack it.
+    """
+
+    columns: list[Column]
+    ordinals: Array
+
+
+def columns_over(
+    wanted: pa.Schema, layouts: Sequence[pa.Schema], places: Sequence[Sequence[int | None]]
+) -> LaidOut:
+    """The columns of a schema in pages of these layouts.
+
+    Args:
+        wanted: Names and types in which values are asked for.
+        layouts: What pages hold.
+        places: By layout and column, where in the layout it is; None if pages lack it.
+    """
+    held = [columns_of(layout) for layout in layouts]
+    ordinals: list[dict[int, int]] = [{} for _ in layouts]
+    unused = iter(range(1 << 30))
+    columns = []
+    for at, field in enumerate(wanted):
+        forms: list[Column] = []
+        for number, layout in enumerate(places):
+            place = layout[at]
+            if place is not None:
+                _add_form(forms, held[number][place], ordinals[number], unused)
+        columns.append(_wanted_column(field, forms, any(layout[at] is None for layout in places), unused))
+    table = np.full((len(layouts), next(unused)), NO_BUFFER, np.int64)
+    for number, known in enumerate(ordinals):
+        for ours, theirs in known.items():
+            table[number, ours] = theirs
+    return LaidOut(columns, table)
+
+
+def _add_form(forms: list[Column], held: Column, ordinals: dict[int, int], unused: Iterator[int]) -> None:
+    """Note how pages of a layout hold a column: in a form that is known, or in a new one."""
+    same = next((form for form in forms if form.type.equals(held.type)), None)
+    if same is None:
+        same = _column(held.type, unused)
+        forms.append(same)
+    ordinals.update(zip(same.all_buffers(), held.all_buffers(), strict=True))
+
+
+def _wanted_column(
+    field: pa.Field, forms: list[Column], is_lacking: bool, unused: Iterator[int]
+) -> Column:
+    storage = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
+    main = next((form for form in forms if form.type.equals(storage)), None)
+    if main is None:
+        main = _column(storage, unused)
+    others = tuple(form for form in forms if form is not main)
+    return replace(main, name=field.name, others=others, is_lacking=is_lacking)
+
+
+def read_as(name: str, values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Values of pages of another layout in this type; SchemaError if one does not fit."""
+    if values.type.equals(type_):
+        return values
+    try:
+        return values.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"column {name!r} was widened to {values.type} and holds values that {type_} cannot: {error}; "
+            f"start the query or the operator again, so that it reads the column as {values.type}"
+        ) from error
 
 
 def _column(type_: pa.DataType, ordinals: Iterator[int]) -> Column:
@@ -101,19 +189,21 @@ class PageColumns:
     Args:
         arena: Where the pages lie.
         columns: The columns whose values will be asked for.
+        ordinals: As `LaidOut.ordinals`; by default all pages have the layout of the columns.
 
     Attributes:
-        wanted: Ordinals of the buffers that must be found when a page is read.
+        wanted: Ordinals of the buffers that must be found when a page is read, by layout.
         offsets: Where each wanted buffer begins, by (buffer, slot), from the slot's base.
         rows: Number of rows of the page in each slot.
     """
 
-    def __init__(self, arena: Arena, columns: list[Column]) -> None:
+    def __init__(self, arena: Arena, columns: list[Column], ordinals: Array | None = None) -> None:
         self._arena = arena
-        ordinals = sorted({ordinal for column in columns for ordinal in column.all_buffers()})
-        self._position = {ordinal: i for i, ordinal in enumerate(ordinals)}
-        self.wanted: Array = np.array(ordinals, np.int64)
-        count = len(ordinals) * arena.all_slots
+        wanted = sorted({ordinal for column in columns for ordinal in column.all_buffers()})
+        self._position = {ordinal: i for i, ordinal in enumerate(wanted)}
+        own = np.array([wanted], np.int64)
+        self.wanted: Array = own if ordinals is None else np.ascontiguousarray(ordinals[:, wanted])
+        count = len(wanted) * arena.all_slots
         self.offsets: Array = arena.memory.array("offsets", count, np.int32).reshape(-1, arena.all_slots)
         self.rows: Array = arena.memory.array("rows", arena.all_slots, np.int32)
         self._views = {width: arena.view(width) for width in (1, 2, 4, 8)}
@@ -139,6 +229,8 @@ class PageColumns:
 
     def take(self, column: Column, places: "Places") -> pa.Array:
         """The column's values at these places."""
+        if column.is_mixed:
+            return self._take_mixed(column, places)
         if column.kind == "null":
             return pa.nulls(len(places))
         validity, nulls = self._validity(column.buffers[0], places)
@@ -177,6 +269,8 @@ class PageColumns:
 
     def value_bytes(self, column: Column, places: "Places") -> Array | int:
         """Bytes that `take` needs for each place: its value, and the places of the items of a list."""
+        if column.is_mixed:
+            return self._mixed_bytes(column, places)
         if column.fixed_bytes is not None:
             return column.fixed_bytes
         if column.kind == "struct":
@@ -192,6 +286,8 @@ class PageColumns:
 
     def measuring_bytes(self, column: Column, places: "Places") -> Array | int:
         """Bytes that `value_bytes` needs for each place, where it has to look at the items of lists."""
+        if column.is_mixed and column.fixed_bytes is None:
+            return self._mixed_measuring_bytes(column, places)
         if column.fixed_bytes is not None or column.kind == "bytes":
             return 0
         if column.kind == "struct":
@@ -199,6 +295,42 @@ class PageColumns:
         if column.children[0].fixed_bytes is not None:
             return 0
         return np.diff(self._spans(column, places)[1]) * _MEASURING_BYTES
+
+    def _forms(self, column: Column, places: "Places") -> Iterator[tuple[Column, Array]]:
+        """The forms in which pages hold the column, each with the places where they do."""
+        for form in (replace(column, others=(), is_lacking=False), *column.others):
+            if form.buffers:
+                yield form, np.flatnonzero(self.offset(form.buffers[0])[places.slots] != LACKING)
+
+    def _take_mixed(self, column: Column, places: "Places") -> pa.Array:
+        """Values from pages that hold the column in several ways, or not at all."""
+        arrays, order = [], []
+        for form, chosen in self._forms(column, places):
+            if len(chosen) == len(places):
+                return read_as(column.name, self.take(form, places), column.type)
+            if len(chosen):
+                arrays.append(read_as(column.name, self.take(form, places.choose(chosen)), column.type))
+                order.append(chosen)
+        known = np.concatenate([np.empty(0, np.int64), *order])
+        lacking = np.setdiff1d(np.arange(len(places)), known, assume_unique=True)
+        arrays.append(pa.nulls(len(lacking), column.type))
+        place_of = np.empty(len(places), np.int64)
+        place_of[np.concatenate([known, lacking])] = np.arange(len(places))
+        return pa.concat_arrays(arrays).take(pa.array(place_of))
+
+    def _mixed_bytes(self, column: Column, places: "Places") -> Array | int:
+        if column.fixed_bytes is not None:
+            return _MIXED_COPIES * column.fixed_bytes
+        sizes = np.full(len(places), _PLACE_BYTES + 1, np.int64)
+        for form, chosen in self._forms(column, places):
+            sizes[chosen] += self.value_bytes(form, places.choose(chosen))
+        return _MIXED_COPIES * sizes
+
+    def _mixed_measuring_bytes(self, column: Column, places: "Places") -> Array | int:
+        sizes = np.zeros(len(places), np.int64)
+        for form, chosen in self._forms(column, places):
+            sizes[chosen] += self.measuring_bytes(form, places.choose(chosen))
+        return sizes
 
     def _validity(self, ordinal: int, places: "Places") -> tuple[pa.Buffer | None, int]:
         if not gather.any_present(places.slots, self.offset(ordinal)):
@@ -277,6 +409,9 @@ class Places:
 
     def __len__(self) -> int:
         return len(self.slots)
+
+    def choose(self, chosen: Array) -> "Places":
+        return Places(self.slots[chosen], self.rows[chosen])
 
     def slice(self, begin: int, end: int) -> "Places":
         part = Places(self.slots[begin:end], self.rows[begin:end])

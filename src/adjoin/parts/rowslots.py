@@ -60,7 +60,7 @@ class RowSlots:
             arena.words,
             base,
             arena.slot_bytes,
-            columns.wanted,
+            columns.wanted[0],
             columns.offsets,
             columns.rows,
             slot,

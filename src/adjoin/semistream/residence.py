@@ -16,7 +16,7 @@ from adjoin.master.master import Master
 from adjoin.master.reader import PageReader, ReadCounts
 from adjoin.parts.arena import BLOCK_BYTES, Arena
 from adjoin.parts.budget import MemoryBudget
-from adjoin.parts.columns import Column, PageColumns, Places, columns_of
+from adjoin.parts.columns import Column, PageColumns, Places
 from adjoin.parts.pagecache import ABSENT, CachedPages, PageCache
 from adjoin.parts.pagememory import PageMemory
 from adjoin.semistream.samepages import find_pages
@@ -174,8 +174,10 @@ class Residence:
         self.reader.close()
         self.master.close()
         self._drop_index()
+        before = self.master.stored
         self._load(master)
-        if has_room and self._pages_fit() and self._split_suits():
+        self._find_columns()
+        if has_room and before == self.master.stored and self._pages_fit() and self._split_suits():
             self._carry_over(cached, first, checksum)
         else:
             self._settle()
@@ -216,12 +218,17 @@ class Residence:
 
     def _open_pages(self) -> None:
         """Go on with pages that were left here, or begin with none."""
-        schema = self.master.stored_schema
-        self._columns_by_name = dict(zip(schema.names, columns_of(schema), strict=True))
+        self._find_columns()
         left = self._memory.recall(self._key)
         if left is None or not self._resume(left):
             self._settle()
         self._open_reader()
+
+    def _find_columns(self) -> None:
+        stored = self.master.stored
+        laid_out = stored.laid_out()
+        self._columns_by_name = dict(zip(stored.schema.names, laid_out.columns, strict=True))
+        self._ordinals = laid_out.ordinals
 
     @property
     def _wanted(self) -> list[Column]:
@@ -264,7 +271,7 @@ class Residence:
             split.scratch_bytes,
             self._memory,
         )
-        self.columns = PageColumns(self.arena, self._wanted)
+        self.columns = PageColumns(self.arena, self._wanted, self._ordinals)
         if self._memory.outlives:
             self._identities()  # has its room from the start, so that leaving cannot fail for want of it
 
@@ -305,7 +312,12 @@ class Residence:
             self._kind,
             _name_of(self._landing),
         )
-        return blake2b(repr(facts).encode() + master.stored_schema.serialize(), digest_size=16).hexdigest()
+        layouts = (master.stored.ids, [layout.ids for layout in master.stored.layouts])
+        schemas = [master.stored_schema, *(layout.schema for layout in master.stored.layouts)]
+        digest = blake2b(repr((facts, layouts)).encode(), digest_size=16)
+        for schema in schemas:
+            digest.update(schema.serialize())
+        return digest.hexdigest()
 
     def _resume(self, left: dict[str, Any]) -> bool:
         """Go on with the pages that the last user left; False if that cannot be done with this version."""
@@ -367,7 +379,7 @@ class Residence:
 def least_memory(master: Master, *, shared_index: bool = False, pages: type[PageMemory] = PageMemory) -> int:
     """The least budget that works for an operator that needs all columns of the master."""
     index_bytes = _index_bytes(master.index, master.filter, is_shared=shared_index)
-    columns = columns_of(master.stored_schema)
+    columns = master.stored.laid_out().columns
     return least_bytes(_demand(master.index, index_bytes, master.page_bytes, columns, pages))
 
 

@@ -45,7 +45,7 @@ def landed(batches, columns):
     for slot, message in enumerate(messages):
         base = int(arena.slot_base[slot])
         arena.bytes[base : base + len(message)] = message
-        found = pages.wanted, pages.offsets, pages.rows
+        found = pages.wanted[0], pages.offsets, pages.rows
         assert find_buffers(arena.bytes, arena.words, base, len(message), *found, slot)
     return pages
 

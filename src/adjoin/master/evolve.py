@@ -1,0 +1,249 @@
+"""Changes of a master's columns, which leave its pages alone.
+
+A version that adds, drops, widens or renames columns names the same data files; pages are read through
+`adjoin.master.layout`. Whoever reads with the columns of an earlier version keeps them, see `View`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from adjoin.errors import MasterReplacedError, OptionError, SchemaError
+from adjoin.master.casts import stored_type, widens
+from adjoin.master.changes import OPERATION_COLUMN
+from adjoin.master.keys import KEY_COLUMN
+from adjoin.master.layout import PageLayout, same_shape
+from adjoin.master.manifest import Manifest
+
+_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "tinyint": pa.int8(),
+    "short": pa.int16(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+), *(\d+)\)")
+_MOST_LAYOUTS = 64
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What is to change, each by the names that columns have before; see `Master.evolve`."""
+
+    add: Mapping[str, pa.DataType]
+    drop: tuple[str, ...]
+    widen: Mapping[str, pa.DataType]
+    rename: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        add: Mapping[str, Any] | None = None,
+        drop: str | Sequence[str] = (),
+        widen: Mapping[str, Any] | None = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> "Evolution":
+        """Check the arguments of `Master.evolve`, as far as no master is needed for that."""
+        for option, given in (("add", add), ("widen", widen), ("rename", rename)):
+            if not isinstance(given, Mapping | None):
+                raise OptionError(f"{option}={given!r}: give a dictionary by column")
+        names = (drop,) if isinstance(drop, str) else tuple(drop)
+        for name in (*names, *(add or {}), *(rename or {}).values()):
+            if not (isinstance(name, str) and name):
+                raise OptionError(f"{name!r} is not the name of a column")
+        return cls(
+            add={name: _type_of(name, given) for name, given in (add or {}).items()},
+            drop=names,
+            widen={name: _type_of(name, given) for name, given in (widen or {}).items()},
+            rename=dict(rename or {}),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.add or self.drop or self.widen or self.rename)
+
+
+def _type_of(name: str, given: object) -> pa.DataType:
+    if isinstance(given, pa.DataType):
+        return given
+    decimal = _DECIMAL.fullmatch(given) if isinstance(given, str) else None
+    try:
+        if decimal:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if isinstance(given, str):
+            return _TYPES.get(given) or pa.type_for_alias(given)
+    except (ValueError, pa.ArrowInvalid):
+        pass
+    raise OptionError(
+        f"column {name!r} cannot have the type {given!r}; give a pyarrow type, or a name such as 'string', "
+        "'bigint', 'decimal(10,2)' or 'timestamp'"
+    )
+
+
+def evolved(manifest: Manifest, changes: Evolution) -> Manifest:
+    """The same version with other columns; SchemaError if that cannot be done."""
+    _check_names(manifest, changes)
+    fields: list[pa.Field] = []
+    ids: list[int] = []
+    for field, id_ in zip(manifest.schema, manifest.columns, strict=True):
+        if field.name not in changes.drop:
+            fields.append(_evolved_field(manifest, field, changes))
+            ids.append(id_)
+    for name, type_ in changes.add.items():
+        fields.append(pa.field(name, _addable(name, type_)))
+    ids += range(manifest.next_column, manifest.next_column + len(changes.add))
+    key = tuple(changes.rename.get(name, name) for name in manifest.key)
+    following = replace(
+        manifest,
+        schema=pa.schema(fields, manifest.schema.metadata),
+        columns=tuple(ids),
+        next_column=manifest.next_column + len(changes.add),
+        key=key,
+        codec=replace(manifest.codec, columns=key),
+    )
+    return _with_layout(following)
+
+
+def _check_names(manifest: Manifest, changes: Evolution) -> None:
+    names = manifest.schema.names
+    touched = [*changes.drop, *changes.widen, *changes.rename]
+    for name in touched:
+        if name not in names:
+            raise SchemaError(f"the master has no column {name!r}; it has {names}")
+    for name in changes.drop:
+        if name in manifest.key:
+            raise SchemaError(
+                f"column {name!r} is part of the key {list(manifest.key)}, by which rows are sorted; it cannot be "
+                "dropped: build a new master"
+            )
+        if name in changes.widen or name in changes.rename:
+            raise OptionError(f"column {name!r} is dropped, and changed as well; do one of the two")
+    kept = [changes.rename.get(name, name) for name in names if name not in changes.drop]
+    after = [*kept, *changes.add]
+    for name in after:
+        if after.count(name) > 1:
+            raise SchemaError(f"two columns would be named {name!r}")
+        if name in (KEY_COLUMN, OPERATION_COLUMN):
+            raise SchemaError(f"adjoin uses the name {name!r} itself; choose another")
+
+
+def _evolved_field(manifest: Manifest, field: pa.Field, changes: Evolution) -> pa.Field:
+    if field.name in changes.widen:
+        field = field.with_type(_widened(manifest, field, changes.widen[field.name]))
+    return field.with_name(changes.rename.get(field.name, field.name))
+
+
+def _widened(manifest: Manifest, field: pa.Field, wanted: pa.DataType) -> pa.DataType:
+    """The type, if values of the old type are values of it, all of them, and Arrow can cast them."""
+    name, given = field.name, field.type
+    if name in manifest.key:
+        raise SchemaError(
+            f"column {name!r} is part of the key, whose encoding would change; it cannot be widened: "
+            "build a new master"
+        )
+    is_ = pa.types
+    # A finer unit has a smaller range.
+    is_time = is_.is_timestamp(given) or is_.is_duration(given) or is_.is_time(given)
+    if is_time or not widens(given, wanted) or not stored_type(name, wanted).equals(wanted):
+        raise SchemaError(
+            f"column {name!r} cannot be widened from {given} to {wanted}: not every value would keep its "
+            "meaning; add a column of that type and fill it with apply"
+        )
+    try:
+        pa.nulls(0, given).cast(wanted)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise SchemaError(f"column {name!r} cannot be widened from {given} to {wanted}: {error}") from error
+    return wanted
+
+
+def _addable(name: str, type_: pa.DataType) -> pa.DataType:
+    stored = stored_type(name, type_)
+    if not stored.equals(type_):
+        raise SchemaError(f"column {name!r} cannot be stored as {type_}; add it as {stored}")
+    return type_
+
+
+def _with_layout(manifest: Manifest) -> Manifest:
+    """The manifest with a layout for the pages that will be written for it."""
+    newest = PageLayout(manifest.stored.ids, manifest.stored_schema)
+    used = {file.layout for file in manifest.files}
+    kept = [at for at in range(len(manifest.layouts)) if at in used]
+    layouts = [manifest.layouts[at] for at in kept]
+    if same_shape(layouts, newest) is None:
+        layouts.append(newest)
+    if len(layouts) > _MOST_LAYOUTS:
+        raise SchemaError(
+            f"the pages of the master have {len(layouts) - 1} layouts already; rewrite them with "
+            "Master.compact() first"
+        )
+    files = tuple(replace(file, layout=kept.index(file.layout)) for file in manifest.files)
+    return replace(manifest, layouts=tuple(layouts), files=files)
+
+
+@dataclass(frozen=True)
+class View:
+    """The columns with which a query or an operator reads a master, whatever becomes of them later.
+
+    Attributes:
+        master: The master's id.
+        columns: Ids of the columns.
+        schema: Their names and types.
+        key: The names of the key columns.
+    """
+
+    master: str
+    columns: tuple[int, ...]
+    schema: pa.Schema
+    key: tuple[str, ...]
+
+    @classmethod
+    def of(cls, manifest: Manifest, names: Sequence[str] | None = None) -> "View":
+        """All columns, or the key and these."""
+        chosen = [
+            at
+            for at, name in enumerate(manifest.schema.names)
+            if names is None or name in names or name in manifest.key
+        ]
+        schema = pa.schema([manifest.schema.field(at) for at in chosen])
+        return cls(manifest.id, tuple(manifest.columns[at] for at in chosen), schema, manifest.key)
+
+    def through(self, manifest: Manifest, path: str) -> Manifest:
+        """A version with these columns.
+
+        Raises:
+            MasterReplacedError: It is a version of another master.
+            SchemaError: The version lacks a column; says which.
+        """
+        refuse_other(manifest, self.master, path)
+        for id_, field in zip(self.columns, self.schema, strict=True):
+            if id_ not in manifest.columns:
+                raise SchemaError(
+                    f"column {field.name!r} is not in version {manifest.version} of {path}, which has "
+                    f"{manifest.schema.names}; start the query or the operator again without it"
+                )
+        codec = replace(manifest.codec, columns=self.key)
+        return replace(manifest, schema=self.schema, columns=self.columns, key=self.key, codec=codec)
+
+
+def refuse_other(manifest: Manifest, wanted: str, path: str) -> None:
+    """Raise unless this is a version of the master with the wanted id."""
+    if manifest.id != wanted:
+        raise MasterReplacedError(
+            f"the master at {path} was removed and another one was built there: its id is {manifest.id}, "
+            f"created {manifest.created}, columns {manifest.schema.names}; expected id {wanted}. Open the "
+            "master again, and start queries again that read it"
+        )
