@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from adjoin.errors import ConflictError, OptionError
 from adjoin.master.build import concat_index, write_index
-from adjoin.master.changes import ChangeSet, open_changes
+from adjoin.master.casts import stored_type
+from adjoin.master.changes import OPERATION_COLUMN, ChangeSet, open_changes
 from adjoin.master.datafile import DataFile, read_pages
+from adjoin.master.evolve import Evolution, evolved
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import encoded_values
@@ -48,6 +50,7 @@ class ApplyOptions:
 
     txn: Txn | None = None
     order_by: tuple[str, ...] = ()
+    evolve: bool = False
     marks: Mapping[str, int] = field(default_factory=dict)
     memory_bytes: int = 256 << 20
     in_order: bool = True
@@ -100,13 +103,26 @@ class Base:
     manifest: Manifest
     index: PageIndex
     filter: KeyFilter | None
+    has_new_columns: bool = False
 
 
 def apply(home: Home, base: Base, changes: Any, options: ApplyOptions) -> bool:
     """Commit the version after `base`; False if there is nothing to commit. The caller locks writers."""
     schema, batches = open_changes(changes)
+    base = with_new_columns(base, schema, options)
     part = rewrite(home, base.manifest, base.index, schema, batches, options)
     return commit_next(home, base, [part], options)
+
+
+def with_new_columns(base: Base, changes: pa.Schema, options: ApplyOptions) -> Base:
+    """The base with the columns that only the changes have, if they are to be added."""
+    if not options.evolve:
+        return base
+    known = {*base.manifest.schema.names, OPERATION_COLUMN, *options.order_by, options.sequence}
+    new = {field.name: stored_type(field.name, field.type) for field in changes if field.name not in known}
+    if not new:
+        return base
+    return replace(base, manifest=evolved(base.manifest, Evolution.of(add=new)), has_new_columns=True)
 
 
 def refuse_stale(home: Home, base_version: int) -> None:
@@ -176,7 +192,8 @@ def commit_next(home: Home, base: Base, parts: Sequence[Rewritten], options: App
         if records:
             manifest = replace(manifest, latest=_recorded(home, base.manifest, records, options, created))
         new_marks = {**manifest.marks, **options.marks} != manifest.marks
-        if manifest is base.manifest and options.txn is None and not new_marks:
+        is_same = manifest is base.manifest and not base.has_new_columns and not new_marks
+        if is_same and options.txn is None:
             return False
         home.commit(manifest.next(options.txn, options.marks))
         return True

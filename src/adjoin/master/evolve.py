@@ -127,8 +127,8 @@ def _check_names(manifest: Manifest, changes: Evolution) -> None:
     for name in changes.drop:
         if name in manifest.key:
             raise SchemaError(
-                f"column {name!r} is part of the key {list(manifest.key)}, by which rows are sorted; it cannot be "
-                "dropped: build a new master"
+                f"column {name!r} is part of the key {list(manifest.key)}, by which rows are sorted; it "
+                "cannot be dropped: build a new master"
             )
         if name in changes.widen or name in changes.rename:
             raise OptionError(f"column {name!r} is dropped, and changed as well; do one of the two")
@@ -243,7 +243,7 @@ def refuse_other(manifest: Manifest, wanted: str, path: str) -> None:
     """Raise unless this is a version of the master with the wanted id."""
     if manifest.id != wanted:
         raise MasterReplacedError(
-            f"the master at {path} was removed and another one was built there: its id is {manifest.id}, "
-            f"created {manifest.created}, columns {manifest.schema.names}; expected id {wanted}. Open the "
-            "master again, and start queries again that read it"
+            f"{path} has another master than the one that was opened: id {manifest.id}, created "
+            f"{manifest.created}, columns {manifest.schema.names}, where id {wanted} was expected; open the "
+            "master again, and start queries and operators that read it again"
         )

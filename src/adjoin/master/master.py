@@ -13,6 +13,7 @@ from adjoin.master.apply import ApplyOptions, Base, refuse_stale
 from adjoin.master.build import BuildOptions
 from adjoin.master.datafile import DataFile
 from adjoin.master.engines import engine_for
+from adjoin.master.evolve import Evolution, View, evolved, refuse_other
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KeyCodec
@@ -34,10 +35,17 @@ class Master:
     and filter. As long as this object lives, `vacuum` leaves its version alone.
     """
 
-    def __init__(self, home: Home, pinned: Pinned, mapped: MappedIndex | None = None) -> None:
+    def __init__(
+        self, home: Home, pinned: Pinned, mapped: MappedIndex | None = None, view: View | None = None
+    ) -> None:
         self._home = home
-        self._manifest = pinned.manifest
+        self._view = view
         self._lock = pinned.lock
+        try:
+            self._manifest = pinned.manifest if view is None else view.through(pinned.manifest, home.path)
+        except BaseException:
+            pinned.lock.release()
+            raise
         self._mapped = mapped or MappedIndex(home, pinned.manifest)
         self._release = weakref.finalize(self, pinned.lock.release)
 
@@ -128,10 +136,33 @@ class Master:
 
         Raises:
             VersionNotFoundError: It was never committed, or has been vacuumed.
+            MasterReplacedError: The path has another master now.
         """
+        return self._at(version, self._view)
+
+    def view(self, columns: Sequence[str] | None = None) -> View:
+        """The columns of this version, or the key and these, to read other versions with: see `seen_as`."""
+        return View.of(self._manifest, columns)
+
+    def seen_as(self, view: View) -> "Master":
+        """This version with the columns of a view, whatever they are called here.
+
+        Raises:
+            MasterReplacedError: The view is one of another master.
+            SchemaError: This version lacks a column of the view; says which.
+        """
+        return self._at(self.version, view)
+
+    def _at(self, version: int, view: View | None) -> "Master":
         if version == self.version and self._lock.is_held:
-            return Master(self._home, Pinned(self._manifest, self._lock.twin()), self._mapped)
-        return Master(self._home, self._home.pin(version))
+            return Master(self._home, Pinned(self._manifest, self._lock.twin()), self._mapped, view)
+        pinned = self._home.pin(version)
+        try:
+            refuse_other(pinned.manifest, self.id, self.path)
+        except BaseException:
+            pinned.lock.release()
+            raise
+        return Master(self._home, pinned, view=view)
 
     def versions(self) -> list[int]:
         """The versions there are now, oldest first."""
@@ -249,6 +280,7 @@ class Master:
         order_by: str | Sequence[str] = (),
         sequence: str | None = None,
         tombstones: str | datetime.timedelta | None = "30 days",
+        evolve: bool = False,
         marks: Mapping[str, int] | None = None,
         memory: int | str = "256MB",
     ) -> "Master":
@@ -281,6 +313,8 @@ class Master:
                 is recorded, and records nothing.
             tombstones: For how long deletes with a sequence are remembered, at least; None: for ever. After
                 that an older change of a deleted key, if one still comes, counts again.
+            evolve: Add columns of the changes that the master lacks; rows that it has get nulls there.
+                Without this, such columns are an error. Columns for `order_by` and `sequence` are not added.
             marks: Integers to keep under names, committed together with the changes; others stay.
             memory: What the work may hold at once, on Spark in each task; all changes of a single key must
                 fit.
@@ -294,6 +328,7 @@ class Master:
             SchemaError: A column is missing, unknown or of a type that does not fit.
             OptionError: It is not known which of several changes of one key comes last, or another column
                 was the sequence before.
+            MasterReplacedError: The path has another master now.
 
         Example:
             >>> import tempfile
@@ -317,13 +352,14 @@ class Master:
         options = ApplyOptions(
             txn=txn,
             order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            evolve=evolve,
             marks=dict(marks or {}),
             memory_bytes=parse_bytes(memory),
             sequence=sequence,
             tombstone_seconds=None if tombstones is None else parse_duration("tombstones", tombstones),
         )
         with self._home.lock_writers():
-            newest = Master.open(self.path)
+            newest = self._newest()
             if newest._manifest.has_applied(txn):
                 return newest
             refuse_stale(self._home, self.version)
@@ -331,11 +367,67 @@ class Master:
             try:
                 committed = engine_for(changes).apply(self._home, base, changes, options)
             except ConflictError:
-                newest = Master.open(self.path)
+                newest = self._newest()
                 if newest._manifest.has_applied(txn):
                     return newest
                 raise
             return self.at(self.version + 1) if committed else newest
+
+    def _newest(self) -> "Master":
+        """The newest version, with all its columns."""
+        newest = Master.open(self.path)
+        refuse_other(newest._manifest, self.id, self.path)
+        return newest
+
+    def evolve(
+        self,
+        add: Mapping[str, Any] | None = None,
+        drop: str | Sequence[str] = (),
+        widen: Mapping[str, Any] | None = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> "Master":
+        """Commit a version with other columns, and open it; no page is rewritten.
+
+        How it works: columns have ids, and data files know which columns their pages hold. Older pages are
+        read as nulls where they lack a column, and cast where it has another type. Queries and operators
+        that read the master keep the columns they began with: what was added does not appear, what was
+        renamed keeps its name, what was widened its type, as long as its values fit. One that needs a
+        column that was dropped ends with a SchemaError.
+
+        Args:
+            add: Types of new columns, by name: a pyarrow type, or a name such as "string", "bigint",
+                "decimal(10,2)" or "timestamp". All rows have nulls there.
+            drop: Columns to drop. The key cannot be dropped.
+            widen: New types, by name, of which every value of the old type is a value: a longer integer,
+                a longer float, a decimal with more digits. Not for the key, times and nested columns.
+            rename: New names, by old name; the key can be renamed.
+
+        Returns:
+            The new version; the same one if there is nothing to change.
+
+        Raises:
+            SchemaError: It cannot be done; says why.
+            ConflictError: Another writer has committed since this version; open again and retry.
+            MasterReplacedError: The path has another master now.
+
+        Example:
+            >>> import tempfile
+            >>> products = pa.table({"product_id": [1, 2], "name": ["ink", "paper"]})
+            >>> with tempfile.TemporaryDirectory() as path:
+            ...     master = Master.build(products, key="product_id", path=path)
+            ...     master.evolve(add={"color": "string"}, rename={"name": "title"}).schema.names
+            ['product_id', 'title', 'color']
+
+        Cost: writes a manifest.
+        """
+        changes = Evolution.of(add, drop, widen, rename)
+        if changes.is_empty:
+            return self.at(self.version)
+        with self._home.lock_writers():
+            newest = self._newest()
+            refuse_stale(self._home, self.version)
+            self._home.commit(evolved(newest._manifest, changes).next(None, {}))
+            return Master(self._home, self._home.pin(self.version + 1))
 
     def verify(self) -> None:
         """Read everything this version consists of; raise CorruptionError naming the file if a byte is wrong.
@@ -345,6 +437,7 @@ class Master:
 
         Cost: reads the whole master once, in bounded memory.
         """
+        refuse_other(self._home.read_manifest(self.version), self.id, self.path)
         verify(self._home, self.version)
 
     def vacuum(self, keep: int = 10) -> Vacuumed:
@@ -360,6 +453,7 @@ class Master:
         Returns:
             The versions removed, and how many files and bytes.
         """
+        self._newest().close()
         return vacuum(self._home, keep)
 
     def close(self) -> None:

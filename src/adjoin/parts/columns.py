@@ -126,9 +126,7 @@ def _add_form(forms: list[Column], held: Column, ordinals: dict[int, int], unuse
     ordinals.update(zip(same.all_buffers(), held.all_buffers(), strict=True))
 
 
-def _wanted_column(
-    field: pa.Field, forms: list[Column], is_lacking: bool, unused: Iterator[int]
-) -> Column:
+def _wanted_column(field: pa.Field, forms: list[Column], is_lacking: bool, unused: Iterator[int]) -> Column:
     storage = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
     main = next((form for form in forms if form.type.equals(storage)), None)
     if main is None:

@@ -218,7 +218,7 @@ class AutoJoin(SemiStreamJoin):
     def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
         self._join._budget.set("watch", 0)
         yield from self._join.refresh(master)
-        self._watch(master)
+        self._watch(master.seen_as(self._master.view()))
         self._take_room_to_watch(self._join)
 
     def _finish(self) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ from math import inf
 
 import pyarrow as pa
 
-from adjoin.errors import OptionError, SchemaError
+from adjoin.errors import OptionError
 from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
 from adjoin.parts.budget import MemoryBudget, parse_bytes
@@ -121,14 +121,12 @@ class PagedJoin(SemiStreamJoin):
     def _check_master(self, master: Master) -> None:
         if not isinstance(master, Master):
             raise OptionError(f"refresh takes a Master, got {type(master).__name__}")
-        if not master.schema.equals(self._pages.master.schema) or master.key != self._pages.master.key:
-            raise SchemaError(
-                "the other version has other columns or another key; make a new operator for it"
-            )
+        master.seen_as(self._pages.master.view()).close()
 
     def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
         yield from self._join_all()
-        self._pages.replace(master)
+        with master.seen_as(self._pages.master.view()) as same_columns:
+            self._pages.replace(same_columns)
         if self._stream_schema is not None:
             self._begin(self._stream_schema)
 

@@ -304,6 +304,7 @@ class Residence:
         """The same for operators that can use each other's pages."""
         master = self.master
         facts = (
+            master.id,
             self._budget.total_bytes,
             self._decay,
             self._shared_index,

@@ -10,18 +10,20 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 from adjoin.errors import NullKeyError, OptionError
-from adjoin.master.apply import ApplyOptions, Base, commit_next, rewrite
+from adjoin.master.apply import ApplyOptions, Base, commit_next, rewrite, with_new_columns
 from adjoin.master.apply import apply as apply_here
 from adjoin.master.changes import check_names
+from adjoin.master.evolve import refuse_other
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
 from adjoin.master.master import Master
 from adjoin.master.rewriter import Rewritten
+from adjoin.master.source import plain_schema
 from adjoin.master.versions import Home
 from adjoin.spark.jobs import fetch, kept, run
 from adjoin.spark.naming import by_place
 from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
-from adjoin.spark.types import from_spark, stream_schema
+from adjoin.spark.types import arrow_schema_for_spark, from_spark, stream_schema
 
 _ROWS_PER_TASK = 50_000
 _FEW_ROWS = 50_000
@@ -37,6 +39,7 @@ def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> 
     """
     if changes.isStreaming:
         raise OptionError("changes are a streaming DataFrame; call apply in foreachBatch")
+    base = with_new_columns(base, plain_schema(arrow_schema_for_spark(changes.schema, "UTC", False)), options)
     check_names(stream_schema(changes).names, base.manifest, options.order_by)
     options = replace(options, in_order=False)
     encoder = Encoder(base.manifest.codec, base.manifest.schema, changes.columns)
@@ -69,7 +72,7 @@ def _apply_on_executors(
 ) -> bool:
     task = ApplyTask(
         path=home.path,
-        version=base.manifest.version,
+        manifest=base.manifest,
         schema=_schema(changes, base.manifest),
         options=options,
         first_pages=[0, *np.searchsorted(base.index.first, cuts, "left").tolist()],
@@ -104,7 +107,7 @@ class ApplyTask:
     """What a task must know to apply its part."""
 
     path: str
-    version: int
+    manifest: Manifest
     schema: pa.Schema
     options: ApplyOptions
     first_pages: list[int]
@@ -116,9 +119,9 @@ class ApplyTask:
         if first is None:
             return
         part = first.column(PART_COLUMN)[0].as_py()
-        with Master.open(self.path, self.version) as master:
-            home = Home(self.path)
-            manifest = home.read_manifest(self.version)
+        with Master.open(self.path, self.manifest.version) as master:
+            home, manifest = Home(self.path), self.manifest
+            refuse_other(manifest, master.id, self.path)
             changes = (
                 from_spark(self._named(batch), manifest.schema)
                 for given in ([first], batches)
