@@ -115,6 +115,9 @@ def evolved(manifest: Manifest, changes: Evolution) -> Manifest:
         key=key,
         codec=replace(manifest.codec, columns=key),
     )
+    if manifest.latest is not None:
+        sequence = changes.rename.get(manifest.latest.column, manifest.latest.column)
+        following = replace(following, latest=replace(manifest.latest, column=sequence))
     return _with_layout(following)
 
 
