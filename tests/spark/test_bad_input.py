@@ -275,3 +275,32 @@ def test_a_place_for_arenas_that_is_none(spark, query, arenas_at):
     query.run()
     query.assert_rows()
     until(lambda: not any((query.work / "arenas").iterdir()), what="an empty directory")
+
+
+@pytest.fixture
+def read_only() -> Iterator[Callable[[Path], None]]:
+    """Makes a directory read-only, for root too."""
+    mounted: list[Path] = []
+
+    def mount(path: Path) -> None:
+        if subprocess.run(["mount", "--bind", path, path], check=False, capture_output=True).returncode:
+            pytest.skip("a directory cannot be mounted here")
+        mounted.append(path)
+        subprocess.run(["mount", "-o", "remount,bind,ro", path], check=True)
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def test_a_master_that_cannot_be_written(query, arenas_at, read_only):
+    """The error names the cure; with it the query runs, and its page memory goes when it has ended."""
+    arenas_at(query.work / "arenas")
+    read_only(query.work / "master")
+    message = query.fails()
+    assert re.search(r"StorageError: .*Read-only file system.*records=PATH", message), message
+    query.add_batch()
+    query.run(records=(query.work / "records").as_uri())
+    query.assert_rows()
+    until(lambda: not any((query.work / "arenas").iterdir()), what="an empty directory")
+    assert len(list((query.work / "records").rglob("*.json"))) == 2

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from adjoin import Master, MasterExistsError, NullKeyError, OptionError, SchemaError, StorageError
-from adjoin.master.vacuum import Vacuumed, vacuum
+from adjoin.master.vacuum import Retention, Vacuumed, vacuum
 from adjoin.master.versions import Home
 from adjoin.spark import build as build_module
 from adjoin.spark import jobs
@@ -147,7 +147,7 @@ def test_vacuum_leaves_files_alone_that_executors_have_written(
 
     def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
         results = jobs.run(df, work)
-        seen.append(vacuum(Home(tmp_path / "m"), keep=1))
+        seen.append(vacuum(Home(tmp_path / "m"), Retention(1)))
         return results
 
     monkeypatch.setattr(build_module, "run", run)

@@ -13,11 +13,11 @@ _NAMES = uuid.UUID("6c1f3f0e-6c0b-5b0a-9d55-8b1f0f3f7a11")
 class BaseRecords(VersionRecords):
     """The records of one master: `bases/<id made from the name>/<number>.json`.
 
-    A change set is committed as the version after its base, so `vacuum` keeps both for a repetition.
+    A change set is committed as the revision after its base, so `vacuum` keeps both for a repetition.
     """
 
-    def __init__(self, home: Home | str | os.PathLike[str]) -> None:
-        super().__init__(home, "bases")
+    def __init__(self, home: Home) -> None:
+        super().__init__(home, os.path.join(home.path, "bases"))
 
     def base_for(self, name: str, number: int) -> int:
         """The version that this change set starts from: as recorded, else the newest, which is recorded."""
@@ -35,7 +35,20 @@ class BaseRecords(VersionRecords):
 
     def pinned(self) -> set[int]:
         bases = super().pinned()
-        return bases | {version + 1 for version in bases}
+        following = (next_revision(self._home, base) for base in bases)
+        return bases | {version for version in following if version is not None}
+
+
+def next_revision(home: Home, base: int) -> int | None:
+    """The first version after the base that has other rows; versions between have only moved pages."""
+    revision: int | None = None
+    for version in (version for version in home.versions() if version >= base):
+        found = home.read_manifests([version])
+        if version in found and revision is None:
+            revision = found[version].revision
+        elif version in found and found[version].revision != revision:
+            return version
+    return None
 
 
 def _id_of(name: str) -> str:

@@ -27,7 +27,7 @@ from adjoin.master.page import PageCutter, roomy_page_bytes, seal
 from adjoin.master.sort import ExternalSorter
 from adjoin.master.source import open_source
 from adjoin.master.spool import KeySpool, SpooledKeys, filter_of
-from adjoin.master.vacuum import remove_orphans
+from adjoin.master.vacuum import orphans
 from adjoin.master.versions import Home
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.progress import Progress
@@ -242,7 +242,8 @@ def _sweep_and_lock(home: Home) -> files.Lock:
     if lock is None:
         return home.lock_writers()
     if not home.versions():
-        remove_orphans(home, set())
+        for path in orphans(home, set()):
+            files.unlink(path)
     lock.share()
     return lock
 

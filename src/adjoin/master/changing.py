@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeVar
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master.bases import BaseRecords
 from adjoin.master.changes import OPERATION_COLUMN
+from adjoin.master.manifest import Manifest
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
 
@@ -57,9 +59,9 @@ class NumberedChange:
     """A change set with a name and a number, planned by looking at the version that it changes.
 
     How it works: the version is recorded before anybody looks at it. The change is then committed as the
-    one that follows, or not at all, so that a repetition finds the versions before and after. If another
-    writer is faster, nothing has come of the record: it gives way to one of the newest version, and the
-    change is planned anew.
+    revision that follows, or not at all, so that a repetition finds the versions before and after; versions
+    between them have the same rows in other places. If another writer is faster, nothing has come of the
+    record: it gives way to one of the newest version, and the change is planned anew.
 
     Args:
         path: The master.
@@ -86,7 +88,8 @@ class NumberedChange:
     def _attempt(self, plan: Callable[[Master], Planned | None]) -> Settled:
         committed = self._committed()
         if committed is not None:
-            return Settled(self._open(committed - 1), self._open(committed), True)
+            before, after = committed
+            return Settled(self._open(before), self._open(after), True)
         base = self._open(self._records.base_for(*self._txn))
         planned = plan(base)
         if planned is None:
@@ -96,33 +99,32 @@ class NumberedChange:
         except ConflictError:
             self._records.drop(*self._txn)
             raise
-        if newer.version != base.version + 1:
+        if newer.revision != base.revision + 1:
             raise ConflictError(f"another process has committed change set {self._txn} meanwhile")
         return Settled(base, newer, False)
 
-    def _committed(self) -> int | None:
-        """The version that the change set was committed as."""
-        if not self._is_in(self._home.newest()):
+    def _committed(self) -> tuple[int, int] | None:
+        """The versions before and after the change set, if it was committed."""
+        if not self._newest().has_applied(self._txn):
             return None
         base = self._records.find_base(*self._txn)
         # The record can be missing after a long time; then the versions themselves tell, if they are there.
-        recorded = [] if base is None else [base + 1]
-        for version in (*recorded, *reversed(self._home.versions())):
-            if self._is_in(version) and self._is_in(version - 1) is False:
-                return version
+        versions = [version for version in self._home.versions() if base is None or version >= base]
+        manifests = list(self._home.read_manifests(versions).values())
+        for before, after in pairwise(manifests):
+            if after.has_applied(self._txn) and not before.has_applied(self._txn):
+                if after.revision == before.revision + 1:
+                    return before.version, after.version
+                break
         raise VersionNotFoundError(
             f"change set {self._txn} is part of {self._home.path}, and the version before it is gone, so it "
             "cannot be repeated; if it is a new one, of a new checkpoint perhaps, give txn another name"
         )
 
-    def _is_in(self, version: int) -> bool | None:
-        """Whether the version has the change set; None if there is no such version."""
-        try:
-            pinned = self._home.pin(version)
-        except VersionNotFoundError:
-            return None
+    def _newest(self) -> Manifest:
+        pinned = self._home.pin()
         with pinned.lock:
-            return pinned.manifest.has_applied(self._txn)
+            return pinned.manifest
 
     def _open(self, version: int) -> Master:
         return Master.open(self._home.path, version)

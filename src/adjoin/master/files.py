@@ -57,6 +57,19 @@ def make_dir(path: str) -> None:
         change("make_dir", path, lambda: os.makedirs(path, exist_ok=True))
 
 
+def make_dir_durably(path: str) -> None:
+    """Make a directory that survives a power cut, with all its parents that are new."""
+    old = path
+    while not os.path.isdir(old) and old != os.path.dirname(old):
+        old = os.path.dirname(old)
+    if old == path:
+        return
+    make_dir(path)
+    while path != old:
+        path = os.path.dirname(path)
+        sync_dir(path)
+
+
 def unlink(path: str) -> None:
     change("unlink", path, lambda: _unlink(path))
 

@@ -155,12 +155,18 @@ class Manifest:
             filter=filter_file,
         )
 
+    def relations(self) -> list["Manifest"]:
+        """The relations of this version: its rows, and the latest changes if they are recorded."""
+        return [self, *self.latest.relation.relations()] if self.latest else [self]
+
     def file_names(self) -> set[str]:
         """Names of all files in the directories of data and indexes that this version needs."""
-        names = {file.name for file in self.files} | {self.index.name}
-        if self.filter:
-            names.add(self.filter.name)
-        return names | self.latest.relation.file_names() if self.latest else names
+        named: set[str] = set()
+        for relation in self.relations():
+            named |= {*(file.name for file in relation.files), relation.index.name}
+            if relation.filter:
+                named.add(relation.filter.name)
+        return named
 
     def to_bytes(self) -> bytearray:
         saved = {"format": FORMAT, **self._to_json()}

@@ -19,7 +19,7 @@ from adjoin.master.index import PageIndex
 from adjoin.master.keys import KeyCodec
 from adjoin.master.layout import StoredColumns
 from adjoin.master.manifest import Txn
-from adjoin.master.vacuum import Vacuumed, vacuum
+from adjoin.master.vacuum import Retention, Vacuumed, vacuum
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
 from adjoin.parts.budget import parse_bytes
@@ -177,6 +177,11 @@ class Master:
     def version(self) -> int:
         """The number of this version; the first is 1."""
         return self._manifest.version
+
+    @property
+    def revision(self) -> int:
+        """Counts changes of rows or columns: the same in versions that differ in places of pages alone."""
+        return self._manifest.revision
 
     @property
     def schema(self) -> pa.Schema:
@@ -440,21 +445,41 @@ class Master:
         refuse_other(self._home.read_manifest(self.version), self.id, self.path)
         verify(self._home, self.version)
 
-    def vacuum(self, keep: int = 10) -> Vacuumed:
+    def vacuum(
+        self,
+        keep: int = 10,
+        *,
+        keep_for: str | datetime.timedelta | None = None,
+        records: Sequence[str | os.PathLike[str]] = (),
+    ) -> Vacuumed:
         """Remove old versions, the files that only they use, and what crashes have left behind.
 
-        Versions that are open, here or in another process, stay, and so do those that a streaming query
-        may need to repeat its last micro-batches, until it had none for 30 days. While somebody writes,
-        nothing is removed; call it again later.
+        Writers and readers go on meanwhile. These versions stay: the newest `keep`, those younger than
+        `keep_for`, those that are open, here or in another process, with the one that follows each, and
+        those that a streaming query may need to repeat its last micro-batches, until it had none for 30
+        days. What crashes have left behind goes only if nobody writes at the moment.
+
+        Queries that keep their records elsewhere (`enrich(..., records=PATH)`) name that place in the
+        master if they can write there. If they cannot, because the master is read-only for them, give
+        their places here: they are known to the master from then on. Versions that are recorded in a place
+        that the master does not know are protected by `keep` and `keep_for` alone, and while a task reads
+        them. While a known place is missing, nothing is removed.
 
         Args:
             keep: How many of the newest versions stay, at least 1.
+            keep_for: Versions younger than this stay too: a duration such as "12 hours", or a timedelta.
+            records: More places where queries keep records.
 
         Returns:
             The versions removed, and how many files and bytes.
+
+        Raises:
+            StorageError: A place with records is missing; mount it, or remove its entry.
+            CorruptionError: A version that stays lacks a file.
         """
         self._newest().close()
-        return vacuum(self._home, keep)
+        keep_seconds = 0.0 if keep_for is None else parse_duration("keep_for", keep_for)
+        return vacuum(self._home, Retention(keep, keep_seconds), records)
 
     def close(self) -> None:
         """Let `vacuum` remove this version. Reading from it afterwards may fail."""

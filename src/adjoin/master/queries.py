@@ -1,23 +1,30 @@
 """Which version of the master each micro-batch of each streaming query sees.
 
-The first task of a micro-batch decides, and a record in the master's directory says so from then on:
-to its other tasks, on any host, and to every replay. A record has its name only when it is whole, and
-`version_for` returns only what a power cut does not take back.
+The first task of a micro-batch decides, and a record says so from then on: to its other tasks, on any
+host, and to every replay. A record has its name only when it is whole, and `version_for` returns only
+what a power cut does not take back.
+
+Records are in the master's directory, or in another one (`records=`) for readers that cannot write
+there. The master has a list of these places, so that `vacuum` finds the records wherever they are.
 """
 
+import errno
 import fcntl
+import hashlib
 import json
 import os
 import re
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from adjoin.errors import CorruptionError, OptionError, SchemaError, StorageError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master.datafile import checksum_of
 from adjoin.master.versions import Home
+from adjoin.parts.paths import local_path
 
 ENDED = "ended"
 FORGOTTEN_AFTER_DAYS = 30
@@ -29,10 +36,13 @@ _TEMPORARY_NAME = re.compile(r"[0-9a-f]{32}\.tmp")
 _MOST_BYTES = 4096
 _DAY_SECONDS = 86_400
 _ATTEMPTS = 1000
+_PLACES_FOLDER = "places"
+_PLACE_NAME = re.compile(r"[0-9a-f]{32}\.json")
+_NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 
 class VersionRecords:
-    """Records of one master: `<folder>/<owner>/<number>.json`, each with the version that was decided on.
+    """Records of one master: `<root>/<owner>/<number>.json`, each with the version that was decided on.
 
     How it works: a record is written aside and linked to its name, so of several tasks one wins. Its
     version is pinned until the record stands, and `vacuum` reads the records only when it has locked what
@@ -41,12 +51,12 @@ class VersionRecords:
 
     Args:
         home: The master.
-        folder: Where in it the records are.
+        root: The directory of the records.
     """
 
-    def __init__(self, home: Home | str | os.PathLike[str], folder: str) -> None:
-        self._home = home if isinstance(home, Home) else Home(home)
-        self._root = os.path.join(self._home.path, folder)
+    def __init__(self, home: Home, root: str) -> None:
+        self._home = home
+        self._root = root
 
     def path_of(self, owner: str, number: int) -> str:
         """The record of this number."""
@@ -66,12 +76,16 @@ class VersionRecords:
             if version is not None:
                 self._refuse_missing(path, version, what)
                 return version
-            self._record(path, owner, number)
+            self._record(path, owner, number, self._find_elsewhere(owner, number))
         raise StorageError(f"{path} can be neither made nor read; remove what is there and try again")
 
     def find(self, owner: str, number: int) -> int | None:
         """The version that is recorded, if there is a record."""
         return self._read(self.path_of(owner, number), is_used=True)
+
+    def _find_elsewhere(self, owner: str, number: int) -> int | None:  # noqa: ARG002 (for subclasses)
+        """The version that is recorded in another place."""
+        return None
 
     def pinned(self) -> set[int]:
         """The versions that records name; `vacuum` keeps them."""
@@ -123,14 +137,15 @@ class VersionRecords:
             os.close(descriptor)
         return _version_of(path, data)
 
-    def _record(self, path: str, owner: str, number: int) -> None:
-        """Record the newest version unless another task is first."""
-        version, pin = self._home.lock()
+    def _record(self, path: str, owner: str, number: int, version: int | None) -> None:
+        """Record this version, or the newest, unless another task is first."""
+        version, pin = self._home.lock(version)
         saved = {"format": _FORMAT, "query": owner, "batch": number, "version": version}
         directory = os.path.dirname(path)
         temporary = f"{directory}/{uuid.uuid4().hex}.tmp"
         with pin:
             try:
+                files.make_dir_durably(os.path.dirname(self._root))
                 files.make_dir(directory)
                 files.write_file(temporary, _to_bytes(saved))
                 files.link(temporary, path)
@@ -148,7 +163,7 @@ class VersionRecords:
         files.sync_dir(directory)
         if not others:
             files.sync_dir(self._root)
-            files.sync_dir(self._home.path)
+            files.sync_dir(os.path.dirname(self._root))
 
     @staticmethod
     def _tidy(directory: str, number: int) -> None:
@@ -168,10 +183,19 @@ class VersionRecords:
 
 
 class QueryRecords(VersionRecords):
-    """Which version each micro-batch of each streaming query sees, and whether the query has ended."""
+    """Which version each micro-batch of each streaming query sees, and whether the query has ended.
 
-    def __init__(self, home: Home | str | os.PathLike[str]) -> None:
-        super().__init__(home, "queries")
+    Args:
+        home: The master.
+        place: The directory for records, None for the master's own. One place serves any number of masters.
+    """
+
+    def __init__(
+        self, home: Home | str | os.PathLike[str], place: str | os.PathLike[str] | None = None
+    ) -> None:
+        home = home if isinstance(home, Home) else Home(home)
+        self._place = None if place is None else os.path.abspath(local_path(place, "records"))
+        super().__init__(home, _root_of(home, self._place))
 
     def version_for(self, query_id: str, batch_id: int) -> int:
         """The version that this micro-batch sees: as recorded, else the newest, which is recorded.
@@ -180,11 +204,13 @@ class QueryRecords(VersionRecords):
             VersionNotFoundError: The version that the record names is gone.
             MasterNotFoundError: There is no master.
             CorruptionError: The record is damaged.
+            StorageError: The record cannot be written.
         """
         if not isinstance(batch_id, int) or isinstance(batch_id, bool) or not 0 <= batch_id < 1 << 63:
             raise OptionError(f"batch_id={batch_id!r}: give the number of a micro-batch, 0 or more")
         self.directory(query_id)  # refuses what is no id
-        version = self.decide(query_id, batch_id, f"batch {batch_id} of query {query_id}")
+        with self._cure():
+            version = self.decide(query_id, batch_id, f"batch {batch_id} of query {query_id}")
         self.begin(query_id)
         return version
 
@@ -197,10 +223,11 @@ class QueryRecords(VersionRecords):
     def begin(self, query_id: str) -> str:
         """The query runs: it has a directory, and no mark that it has ended; returns the directory."""
         directory = self.directory(query_id)
-        if not os.path.isdir(directory):
-            files.make_dir(directory)
-        if os.path.exists(f"{directory}/{ENDED}"):
-            files.discard(f"{directory}/{ENDED}")
+        with self._cure():
+            if not os.path.isdir(directory):
+                files.make_dir(directory)
+            if os.path.exists(f"{directory}/{ENDED}"):
+                files.discard(f"{directory}/{ENDED}")
         return directory
 
     def end(self, query_id: str) -> None:
@@ -215,24 +242,131 @@ class QueryRecords(VersionRecords):
     def has_ended(self, query_id: str) -> bool:
         return os.path.exists(f"{self.directory(query_id)}/{ENDED}")
 
+    def _find_elsewhere(self, owner: str, number: int) -> int | None:
+        """A query may have been given another place since its last micro-batch, which is repeated."""
+        if self._place is not None:
+            with suppress(StorageError):  # readers may be unable to write to the master
+                register(self._home, self._place)
+        for place in {None, *places(self._home)} - {self._place}:
+            with suppress(StorageError):  # places of other queries may be closed to this one
+                other = QueryRecords(self._home, place)
+                version = other._read(other.path_of(owner, number))
+                if version is not None:
+                    return version
+        return None
+
+    @contextmanager
+    def _cure(self) -> Iterator[None]:
+        """Name the way out where the master cannot be written."""
+        try:
+            yield
+        except StorageError as error:
+            cause = error.__cause__
+            refused = isinstance(cause, OSError) and cause.errno in _NOT_WRITABLE
+            if not refused or self._place is not None or "records=" in str(error):
+                raise
+            raise StorageError(
+                f"{error}; or give enrich(..., records=PATH) a directory that can be written, in which the "
+                "query records which version each micro-batch sees"
+            ) from cause
+
+
+def _root_of(home: Home, place: str | None) -> str:
+    """A place has a directory for each master, named by its identity: paths may differ from host to host."""
+    if place is None:
+        return os.path.join(home.path, "queries")
+    pinned = home.pin()
+    with pinned.lock:
+        return os.path.join(place, pinned.manifest.id)
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+
+
+def register(home: Home, place: str | os.PathLike[str]) -> None:
+    """Let `vacuum` know that queries keep records of this master in another place.
+
+    Raises:
+        StorageError: The master cannot be written.
+    """
+    place = os.path.abspath(local_path(place, "records"))
+    directory = os.path.join(home.path, _PLACES_FOLDER)
+    path = os.path.join(directory, f"{_digest(place)}.json")
+    if os.path.exists(path):
+        if time.time() - _changed_at(path) > _DAY_SECONDS:
+            files.change("touch", path, lambda: os.utime(path))
+        return
+    home.newest()
+    files.make_dir(directory)
+    files.make_dir(home.tmp_dir)
+    temporary = home.temporary(".json")
+    try:
+        files.write_file(temporary, _to_bytes({"format": _FORMAT, "place": place}))
+        with suppress(FileExistsError):
+            files.link(temporary, path)
+        files.sync_dir(directory)
+        files.sync_dir(home.path)
+    finally:
+        files.discard(temporary)
+
+
+def places(home: Home) -> list[str]:
+    """The registered places, except for those that are gone and whose last query began 30 days ago.
+
+    Raises:
+        CorruptionError: An entry of the list is damaged.
+    """
+    directory = os.path.join(home.path, _PLACES_FOLDER)
+    oldest = time.time() - FORGOTTEN_AFTER_DAYS * _DAY_SECONDS
+    found = []
+    for name in filter(_PLACE_NAME.fullmatch, _names(directory)):
+        path = f"{directory}/{name}"
+        place = str(_checked(path, bytes(files.read_file(path)))["place"])
+        if os.path.isdir(place) or _changed_at(path) > oldest:
+            found.append(place)
+    return found
+
+
+def recorded_elsewhere(home: Home) -> list[QueryRecords]:
+    """The records of all registered places; `vacuum` reads them.
+
+    Raises:
+        StorageError: A place is not there, perhaps not mounted: nobody knows what its queries need.
+    """
+    every = places(home)
+    for place in every:
+        if not os.path.isdir(place):
+            entry = os.path.join(home.path, _PLACES_FOLDER, f"{_digest(place)}.json")
+            raise StorageError(
+                f"{place}, where queries keep records of {home.path}, is not there, so it is not known which "
+                f"versions they need: mount or restore it, or, if these queries are over, remove {entry}"
+            )
+    return [QueryRecords(home, place) for place in every]
+
 
 def _to_bytes(saved: dict[str, Any]) -> bytes:
     body = json.dumps(saved).encode()
     return f"{checksum_of(body):016x}\n".encode() + body
 
 
-def _version_of(path: str, data: bytes) -> int:
+def _checked(path: str, data: bytes) -> dict[str, Any]:
     first, _, body = data.partition(b"\n")
     if not body or f"{checksum_of(body):016x}".encode() != first:
         raise CorruptionError(
             f"{path} is damaged (checksum differs): restore it from a copy, or, if the micro-batch may see "
             "another version when it is repeated, remove it"
         )
-    saved = json.loads(body)
+    saved: dict[str, Any] = json.loads(body)
     if saved["format"] != _FORMAT:
         raise SchemaError(
             f"{path} has format {saved['format']}, this adjoin reads {_FORMAT}: use a newer adjoin"
         )
+    return saved
+
+
+def _version_of(path: str, data: bytes) -> int:
+    saved = _checked(path, data)
     if f"{saved['query']}/{saved['batch']:020d}.json" != path[-len(saved["query"]) - 26 :]:
         raise CorruptionError(
             f"{path} is the record of batch {saved['batch']} of query {saved['query']}; remove it"

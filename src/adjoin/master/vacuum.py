@@ -1,15 +1,29 @@
-"""Removing old versions that nobody reads, and files that no version names."""
+"""Removing old versions that nobody reads, and files that no version names.
+
+Writers and readers go on meanwhile. A version is removed under an exclusive lock on its manifest, which
+nobody has who has it open. Its files go if no version that is left names them: a writer has its base open,
+so whatever it will commit names files of a version that is left, or new ones. Only files that were never
+committed cannot be told from those that a writer is just making: they go when nobody writes.
+"""
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 
-from adjoin.errors import CorruptionError, OptionError
+from adjoin.errors import CorruptionError, OptionError, StorageError
 from adjoin.master import files
 from adjoin.master.bases import BaseRecords
-from adjoin.master.queries import QueryRecords
+from adjoin.master.datafile import DataFile
+from adjoin.master.manifest import Manifest
+from adjoin.master.queries import QueryRecords, recorded_elsewhere, register
 from adjoin.master.versions import OWN_NAME, Home
+
+SPARED_BYTES = 4 << 20
+"""However few bytes are live, so many may be used before young versions are removed."""
 
 _LOCKED_AT_ONCE = 64
 
@@ -29,88 +43,246 @@ class Vacuumed:
     bytes: int
 
 
-def vacuum(home: Home, keep: int) -> Vacuumed:
-    """Remove all but the newest `keep` versions and those that are in use, then unnamed files.
+@dataclass(frozen=True)
+class Retention:
+    """Which versions stay although nobody has them open.
+
+    Attributes:
+        keep: How many of the newest.
+        keep_seconds: Those younger than this.
+    """
+
+    keep: int = 10
+    keep_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.keep, int) or isinstance(self.keep, bool) or self.keep < 1:
+            raise OptionError(f"keep={self.keep!r}: the newest version cannot be removed, give 1 or more")
+
+    def too_old(self, versions: Sequence[int], manifests: Mapping[int, Manifest]) -> list[int]:
+        """Those of the versions that need not stay; what has no manifest here counts as old."""
+        youngest = time.time() - self.keep_seconds
+        return [
+            version
+            for version in versions[: -self.keep]
+            if not self.keep_seconds
+            or version not in manifests
+            or datetime.fromisoformat(manifests[version].created).timestamp() < youngest
+        ]
+
+
+def vacuum(home: Home, retention: Retention, places: Iterable[str | os.PathLike[str]] = ()) -> Vacuumed:
+    """Remove versions that are neither retained nor in use, then unnamed files.
 
     In use is a version that is open, and one that the record of a micro-batch or of a change set names.
-
-    While a writer is at work nothing is removed: its files have no version yet, and a version
-    removed under it could let it commit a number that was already taken.
     """
-    if keep < 1:
-        raise OptionError(f"keep={keep}: the newest version cannot be removed, give 1 or more")
-    files.make_lock_file(home.lock_path)
-    lock = files.lock_file(home.lock_path, exclusive=True)
-    if lock is None:
-        return Vacuumed((), 0, 0)
-    with lock:
-        versions = home.versions()
-        named = _named_files(home, versions[-keep:])
-        removed = _remove_versions(home, versions[:-keep])
-        if removed:
-            # A removed manifest must not come back after a power cut once its files are gone.
-            files.sync_dir(home.versions_dir)
-        named |= _named_files(home, [version for version in versions[:-keep] if version not in removed])
-        count, size = remove_orphans(home, named)
-    return Vacuumed(removed, count, size)
+    for place in places:
+        register(home, place)
+    versions = home.versions()
+    older = home.read_manifests(versions[: -retention.keep], damaged_too=False)
+    old = retention.too_old(versions, older)
+    _refuse_missing(home, home.read_manifests([version for version in versions if version not in old]))
+    _forget(home)
+    gone = _Bin()
+    removed = _remove_versions(home, old, older, gone)
+    _remove_orphans_if_nobody_writes(home, gone)
+    return Vacuumed(tuple(removed), gone.files, gone.bytes)
 
 
-def _named_files(home: Home, versions: Sequence[int]) -> set[str]:
-    """The files that these versions need; if one is missing, others are not to be called garbage."""
-    named: set[str] = set()
-    there = {name for path in filter(os.path.isdir, home.file_dirs) for name in os.listdir(path)}
-    for version in versions:
-        names = home.read_manifest(version).file_names()
-        if not names <= there:
-            raise CorruptionError(
-                f"{home.manifest_path(version)} names {min(names - there)}, which is missing; vacuum stops: "
-                "restore the file, or the manifest if it is not of this master"
-            )
-        named |= names
-    return named
+def vacuum_after_commit(home: Home, retention: Retention) -> Vacuumed:
+    """As `vacuum`, and versions that are retained go too, the oldest first, if disk use is too high.
 
-
-def _remove_versions(home: Home, versions: Sequence[int]) -> tuple[int, ...]:
-    for records in (QueryRecords(home), BaseRecords(home)):
-        records.forget()
-    pinned = _recorded(home)
-    unpinned = [version for version in versions if version not in pinned]
+    It is too high if it is more than two times the live bytes of the newest version (4 MB if that is more)
+    and, besides, the bytes that versions in use hold. What cannot be done now is done after the next commit.
+    """
     removed: list[int] = []
-    for start in range(0, len(unpinned), _LOCKED_AT_ONCE):
-        removed += _remove_unpinned(home, unpinned[start : start + _LOCKED_AT_ONCE])
-    return tuple(removed)
+    gone = _Bin()
+    with suppress(StorageError, CorruptionError):  # the commit stands, whatever happens here
+        versions = home.versions()
+        sizes = _sizes(home)
+        in_all = sum(sizes.values()) + sum(_size(home.manifest_path(version)) for version in versions)
+        if len(versions) > retention.keep or in_all > SPARED_BYTES:
+            _forget(home)
+            read = home.read_manifests(versions)
+            _refuse_missing(home, read)
+            removed += _remove_versions(home, retention.too_old(versions, read), read, gone)
+            left = {version: read[version] for version in read if version not in removed}
+            if in_all > SPARED_BYTES:
+                removed += _remove_versions(home, _under_pressure(home, left, sizes), left, gone)
+        _remove_orphans_if_nobody_writes(home, gone)
+    return Vacuumed(tuple(removed), gone.files, gone.bytes)
+
+
+def _sizes(home: Home) -> dict[str, int]:
+    """The files of data, indexes and filters, and what is temporary, by name."""
+    found: dict[str, int] = {}
+    for directory in filter(os.path.isdir, home.file_dirs):
+        for entry in os.scandir(directory):
+            with suppress(FileNotFoundError):
+                found[entry.name] = entry.stat().st_size
+    return found
+
+
+class _Bin:
+    """Removes files and counts them."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.bytes = 0
+
+    def add(self, path: str) -> None:
+        size = _size(path)
+        files.unlink(path)
+        self.files += 1
+        self.bytes += size
+
+
+def _refuse_missing(home: Home, manifests: Mapping[int, Manifest]) -> None:
+    """If a file is missing, others are not to be called garbage."""
+    there = _sizes(home)
+    for version, manifest in manifests.items():
+        for name in sorted(manifest.file_names() - there.keys()):
+            places = (os.path.join(directory, name) for directory in home.file_dirs)
+            # Another vacuum removes the manifest first.
+            if not any(map(os.path.exists, places)) and os.path.exists(home.manifest_path(version)):
+                raise CorruptionError(
+                    f"{home.manifest_path(version)} names {name}, which is missing; vacuum stops: "
+                    "restore the file, or the manifest if it is not of this master"
+                )
+
+
+def _forget(home: Home) -> None:
+    for own in (QueryRecords(home), BaseRecords(home)):
+        own.forget()
+    for records in recorded_elsewhere(home):
+        with suppress(StorageError):  # records that cannot be removed keep their versions
+            records.forget()
 
 
 def _recorded(home: Home) -> set[int]:
-    return QueryRecords(home).pinned() | BaseRecords(home).pinned()
+    pinned = QueryRecords(home).pinned() | BaseRecords(home).pinned()
+    return pinned.union(*(records.pinned() for records in recorded_elsewhere(home)))
 
 
-def _remove_unpinned(home: Home, versions: Sequence[int]) -> list[int]:
-    """Whoever records a version holds it open until it is recorded: so lock first, then read the records."""
+def _remove_versions(
+    home: Home, versions: Sequence[int], read: Mapping[int, Manifest], gone: _Bin
+) -> list[int]:
+    """Remove those of the versions that are not in use, with the files that only they name."""
+    removed: list[int] = []
+    for start in range(0, len(versions), _LOCKED_AT_ONCE):
+        removed += _remove_unused(home, versions[start : start + _LOCKED_AT_ONCE])
+    if not removed:
+        return []
+    # A removed manifest must not come back after a power cut once its files are gone.
+    files.sync_dir(home.versions_dir)
+    _refuse_missing(home, home.read_manifests(home.versions()))
+    garbage: set[str] = set().union(*(read[version].file_names() for version in removed if version in read))
+    garbage -= home.named_files()
+    for name in sorted(garbage):
+        directory = home.data_dir if os.path.exists(os.path.join(home.data_dir, name)) else home.index_dir
+        gone.add(os.path.join(directory, name))
+    return removed
+
+
+def _remove_unused(home: Home, versions: Sequence[int]) -> list[int]:
+    """Whoever records a version holds it open until it is recorded: so lock first, then read the records.
+
+    The successor of a version that is open stays: its number must remain taken, or a writer who stands on
+    the open version would commit it once more.
+    """
     with ExitStack() as locks:
-        unused = []
-        for version in versions:
-            lock = files.lock_file(home.manifest_path(version), exclusive=True)
-            if lock is not None:
-                locks.enter_context(lock)
-                unused.append(version)
-        pinned = _recorded(home)
-        unused = [version for version in unused if version not in pinned]
+        unused = _lock_unused(home, versions, locks)
         for version in unused:
             files.unlink(home.manifest_path(version))
     return unused
 
 
-def remove_orphans(home: Home, named: set[str]) -> tuple[int, int]:
-    """Remove files that are not named; the caller holds the exclusive lock of writers.
+def _lock_unused(home: Home, versions: Sequence[int], locks: ExitStack) -> list[int]:
+    there = set(home.versions())
+    locked = set()
+    for version in versions:
+        lock = files.lock_file(home.manifest_path(version), exclusive=True)
+        if lock is not None:
+            locks.enter_context(lock)
+            locked.add(version)
+    unused = sorted(locked - _recorded(home))
+    free = []
+    for version in unused:
+        before = version - 1
+        lock = None
+        if before in there and before not in locked:
+            lock = files.lock_file(home.manifest_path(before), exclusive=True)
+            if lock is None:
+                continue
+            locks.enter_context(lock)
+        free.append(version)
+    return free
 
-    Only names that adjoin gives are touched: a first build may have been pointed at a directory in use.
+
+def _under_pressure(home: Home, manifests: Mapping[int, Manifest], sizes: Mapping[str, int]) -> list[int]:
+    """The versions to remove, the oldest first, until disk use is within its bounds; never the newest."""
+    *older, newest = sorted(manifests)
+    with ExitStack() as locks:
+        unused = set(_lock_unused(home, older, locks))
+    users = Counter(name for manifest in manifests.values() for name in manifest.file_names())
+    use = sum(sizes.get(name, 0) for name in users)
+    use += sum(_size(home.manifest_path(version)) for version in manifests)
+    held = [manifests[version] for version in older if version not in unused]
+    allowed = _allowed(home, manifests[newest], held, sizes)
+    chosen: list[int] = []
+    for version in sorted(unused):
+        if use <= allowed:
+            break
+        chosen.append(version)
+        use -= _size(home.manifest_path(version))
+        for name in manifests[version].file_names():
+            users[name] -= 1
+            use -= 0 if users[name] else sizes.get(name, 0)
+    return chosen
+
+
+def _allowed(home: Home, newest: Manifest, held: Sequence[Manifest], sizes: Mapping[str, int]) -> int:
+    """Two times the live bytes of the newest version, and what only versions in use hold."""
+    own = newest.file_names()
+    live = sum(sizes.get(name, 0) for name in own) + _size(home.manifest_path(newest.version))
+    for relation in newest.relations():
+        live -= sum(map(_room_for_pages, relation.files)) - relation.bytes
+    others = set().union(*(manifest.file_names() for manifest in held)) - own
+    used = sum(sizes.get(name, 0) for name in others)
+    return max(2 * live, SPARED_BYTES) + used + sum(_size(home.manifest_path(one.version)) for one in held)
+
+
+def _room_for_pages(file: DataFile) -> int:
+    return file.bytes - file.header_bytes - file.footer_bytes
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
+
+
+def _remove_orphans_if_nobody_writes(home: Home, gone: _Bin) -> None:
+    files.make_lock_file(home.lock_path)
+    lock = files.lock_file(home.lock_path, exclusive=True)
+    if lock is not None:
+        with lock:
+            manifests = home.read_manifests(home.versions())
+            _refuse_missing(home, manifests)
+            named = set().union(*(manifest.file_names() for manifest in manifests.values()))
+            for path in orphans(home, named):
+                gone.add(path)
+
+
+def orphans(home: Home, named: set[str]) -> list[str]:
+    """Files that are not named; the caller holds the exclusive lock of writers.
+
+    Only names that adjoin gives are among them: a first build may have been pointed at a directory in use.
     """
-    count = size = 0
-    for directory in filter(os.path.isdir, home.file_dirs):
-        for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
-            if entry.name not in named and OWN_NAME.fullmatch(entry.name):
-                size += entry.stat().st_size
-                count += 1
-                files.unlink(entry.path)
-    return count, size
+    return sorted(
+        entry.path
+        for directory in filter(os.path.isdir, home.file_dirs)
+        for entry in os.scandir(directory)
+        if entry.name not in named and OWN_NAME.fullmatch(entry.name)
+    )

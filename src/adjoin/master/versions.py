@@ -41,17 +41,11 @@ class Home:
 
     def create(self) -> None:
         """Make the directories, durable with all their parents that are new."""
-        old = self.path
-        while not os.path.isdir(old) and old != os.path.dirname(old):
-            old = os.path.dirname(old)
+        files.make_dir_durably(self.path)
         for directory in (self.versions_dir, *self.file_dirs):
             files.make_dir(directory)
         files.make_lock_file(self.lock_path)
-        new = self.path
-        while new != old:
-            files.sync_dir(new)
-            new = os.path.dirname(new)
-        files.sync_dir(old)
+        files.sync_dir(self.path)
 
     def manifest_path(self, version: int) -> str:
         return os.path.join(self.versions_dir, f"{version:020d}.json")
@@ -107,6 +101,30 @@ class Home:
             raise CorruptionError(f"{path} is the manifest of version {manifest.version}; restore the file")
         return manifest
 
+    def read_manifests(self, versions: Sequence[int], *, damaged_too: bool = True) -> dict[int, Manifest]:
+        """The manifests of these versions, except for those that are removed meanwhile.
+
+        Raises:
+            CorruptionError: One is damaged, unless such ones are to be left out.
+        """
+        found: dict[int, Manifest] = {}
+        for version in versions:
+            try:
+                found[version] = self.read_manifest(version)
+            except CorruptionError:
+                if damaged_too and os.path.exists(self.manifest_path(version)):
+                    raise
+        return found
+
+    def named_files(self, first: int = 0) -> set[str]:
+        """Names of the files that versions from the first on need."""
+        while True:
+            versions = [version for version in self.versions() if version >= first]
+            found = self.read_manifests(versions)
+            # If one was removed since they were listed, one that shares its files may have come.
+            if len(found) == len(versions):
+                return set().union(*(manifest.file_names() for manifest in found.values()))
+
     def lock_writers(self) -> Lock:
         """Held by a writer while it writes, so that `vacuum` does not take its files for garbage."""
         files.make_lock_file(self.lock_path)
@@ -140,10 +158,11 @@ class Home:
             files.discard(temporary)
 
     def discard_unless_committed(self, version: int, paths: Sequence[str]) -> None:
-        """Remove new files, except those that the version names: whatever went wrong, it may be committed."""
-        named: set[str] = set()
-        if os.path.exists(self.manifest_path(version)):
-            named = self.read_manifest(version).file_names()
+        """Remove new files, except those that are named by a version from this one on.
+
+        Whatever went wrong, the version may be committed.
+        """
+        named = self.named_files(version)
         for path in paths:
             if os.path.basename(path) not in named:
                 files.discard(path)

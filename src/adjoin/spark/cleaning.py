@@ -23,10 +23,10 @@ _LISTENER_BUS = "org.apache.spark.sql.execution.streaming.runtime.StreamingQuery
 
 
 class EndOfQueries(StreamingQueryListener):
-    """Marks queries as ended in the masters they were joined with."""
+    """Marks queries as ended in the records of the masters they were joined with."""
 
     def __init__(self) -> None:
-        self.masters: set[str] = set()
+        self.masters: set[tuple[str, str | None]] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         """Its first micro-batch will tell."""
@@ -39,15 +39,17 @@ class EndOfQueries(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
         """Whatever was the reason, its page memory is needed no more."""
-        for path in tuple(self.masters):  # others may add to it meanwhile
+        for path, records in tuple(self.masters):  # others may add to it meanwhile
             try:
-                QueryRecords(path).end(str(event.id))
+                QueryRecords(path, records).end(str(event.id))
             except AdjoinError:
                 continue  # the master is gone: the keeper frees the memory when it has been idle
 
 
-def clean_up_after(df: DataFrame, master_path: str) -> None:
-    """From now on, queries that end are marked in this master; a batch DataFrame can be part of one too.
+def clean_up_after(df: DataFrame, master_path: str, records: str | None) -> None:
+    """From now on, queries that end are marked in the records of this master.
+
+    A batch DataFrame can be part of one too.
 
     Inside `foreachBatch` the session is a copy that hears of no query; the one that started Spark does.
     On Connect the body runs in a process that ends with the query, so nobody is there to mark it: its page
@@ -56,7 +58,7 @@ def clean_up_after(df: DataFrame, master_path: str) -> None:
     session = df.sparkSession
     if not df.isStreaming and MicroBatch.around(df):
         session = SparkSession._instantiatedSession or session
-    _listener(session).masters.add(master_path)
+    _listener(session).masters.add((master_path, records))
 
 
 @lru_cache(maxsize=8)

@@ -20,6 +20,7 @@ from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
 from adjoin.master.predicate import Distance
 from adjoin.parts.budget import parse_bytes
+from adjoin.parts.paths import local_path
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.semistream.spec import JoinSpec, On, make_spec
 from adjoin.semistream.ssij.options import Deadline
@@ -51,6 +52,7 @@ def enrich(
     between: tuple[str, str] | None = None,
     suffix: str = "_master",
     version: int | None = None,
+    records: str | os.PathLike[str] | None = None,
     name: str | None = None,
 ) -> DataFrame:
     """Join a DataFrame with a master that is larger than memory.
@@ -84,6 +86,10 @@ def enrich(
             sees the version that was the newest when it began, again if it is replayed, inside
             `foreachBatch` too; any other batch DataFrame sees the version of `master`, or the newest if
             that is a path.
+        records: A directory, which every executor must see under the same name, for the records of which
+            version each micro-batch sees; by default they are in the master, which executors must then be
+            able to write. With this the master may be read-only, or its disk full. It is made if need be,
+            and may serve many masters and queries. See `Master.vacuum`, which must know it.
         name: What Spark's query progress calls its metrics. By default "adjoin", "adjoin_2" and so on, in
             the order of the calls; whoever wants to look them up gives a name.
 
@@ -112,6 +118,7 @@ def enrich(
         master = Master.open(master, version)
     elif version is not None:
         master = master.at(version)
+    place = None if records is None else os.path.abspath(local_path(records, "records"))
     memory_bytes = parse_bytes(memory)
     kind = algorithm_named(algorithm)
     if name is not None and not (isinstance(name, str) and name):
@@ -146,9 +153,10 @@ def enrich(
         ),
         run=uuid.uuid4().hex,
         directory=df.sparkSession.conf.get(DIRECTORY_SETTING, None),
+        records=place,
         schema=arrow_schema_for_spark(result, time_zone, large_var_types),
     )
-    clean_up_after(df, master.path)
+    clean_up_after(df, master.path, place)
     if not df.isStreaming:
         _keep_pinned(master)
     joined = routed.mapInArrow(task.join, result)  # the task puts names back

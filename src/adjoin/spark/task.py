@@ -63,6 +63,7 @@ class EnrichTask:
         operator_id: Tells this `enrich` apart from others of the same query.
         run: Tells the query apart if it is not a streaming query.
         directory: Where page memory lies, None to choose.
+        records: Where query records lie, None for the master.
         schema: Exactly what Spark takes back, the report last.
     """
 
@@ -77,6 +78,7 @@ class EnrichTask:
     operator_id: str
     run: str
     directory: str | None
+    records: str | None
     schema: pa.Schema
 
     def join(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -106,11 +108,11 @@ class EnrichTask:
             return self.version
         if micro_batch is None:
             return self.batch_version
-        return QueryRecords(self.path).version_for(micro_batch.query_id, micro_batch.batch_id)
+        return QueryRecords(self.path, self.records).version_for(micro_batch.query_id, micro_batch.batch_id)
 
     def _arena(self, context: TaskContext, micro_batch: MicroBatch | None, share_bytes: int) -> Any:
         owner = micro_batch.query_id if micro_batch else self.run
-        records = QueryRecords(self.path).begin(owner) if micro_batch else None
+        records = QueryRecords(self.path, self.records).begin(owner) if micro_batch else None
         arenas = Arenas(
             operator=f"{owner}-{self.operator_id}",
             share_bytes=share_bytes,

@@ -23,7 +23,7 @@ from adjoin.errors import (
 from adjoin.master import files, queries
 from adjoin.master.master import Master
 from adjoin.master.queries import ENDED, FORGOTTEN_AFTER_DAYS, QueryRecords
-from adjoin.master.vacuum import vacuum
+from adjoin.master.vacuum import Retention, vacuum
 from adjoin.master.versions import Home
 from tests.unit.master.tables import build_master, changes
 
@@ -277,9 +277,9 @@ def test_of_tasks_that_start_at_once_one_decides(master: Master, monkeypatch: py
     everybody, one_at_a_time = threading.Barrier(tasks), threading.Lock()
     real_lock = Home.lock
 
-    def lock(home: Home) -> tuple[int, files.Lock]:
+    def lock(home: Home, version: int | None) -> tuple[int, files.Lock]:
         with one_at_a_time:
-            version, pin = real_lock(home)
+            version, pin = real_lock(home, version)
             shutil.copy(home.manifest_path(version), home.manifest_path(version + 1))
         everybody.wait(60)
         return version, pin
@@ -350,7 +350,7 @@ def test_vacuum_comes_between_the_choice_and_the_record(
 def test_a_record_made_after_vacuum_looked_for_records_is_still_seen(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task has pinned version 1; it goes on only when vacuum has read the records for the first time."""
+    """The task has pinned version 1, and records it when vacuum has just read the records."""
     home, records = Home(master.path), QueryRecords(master.path)
     chosen = home.lock()
     _move_on(master)
@@ -365,10 +365,10 @@ def test_a_record_made_after_vacuum_looked_for_records_is_still_seen(
             assert records.version_for(QUERY, 0) == 1
         return found
 
-    monkeypatch.setattr(Home, "lock", lambda home: chosen)
+    monkeypatch.setattr(Home, "lock", lambda home, version: chosen)
     monkeypatch.setattr(QueryRecords, "pinned", pinned)
-    assert vacuum(home, keep=1).versions == ()
-    assert looks == 2
+    assert vacuum(home, Retention(1)).versions == ()
+    assert looks == 1
     assert home.versions() == [1, 2]
 
 

@@ -1,3 +1,4 @@
+import datetime
 import multiprocessing
 import os
 from pathlib import Path
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin.errors import ConflictError, CorruptionError, OptionError, VersionNotFoundError
+from adjoin.master.apply import ApplyOptions, Base, apply
 from adjoin.master.master import Master
 from adjoin.master.vacuum import Vacuumed
 from adjoin.master.versions import Home
@@ -55,11 +57,11 @@ def test_by_default_ten_versions_stay(tmp_path: Path) -> None:
 def test_an_open_version_stays(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 4)
     old = master.at(2)
-    assert master.vacuum(keep=1).versions == (1, 3)
+    assert master.vacuum(keep=1).versions == (1,)
     old.verify()
     assert rows_of(old)["value"].to_pylist()[2] == "v2"
     old.close()
-    assert master.vacuum(keep=1).versions == (2,)
+    assert master.vacuum(keep=1).versions == (2, 3)
     assert master.versions() == [4]
 
 
@@ -78,17 +80,17 @@ def _hold(path: str, ready: Any, leave: Any) -> None:
 
 
 def test_a_version_open_in_another_process_stays_until_it_ends(tmp_path: Path) -> None:
-    master = _versions(tmp_path / "m", 3)
+    master = _versions(tmp_path / "m", 4)
     context = multiprocessing.get_context("spawn")
     ready, leave = context.Event(), context.Event()
     child = context.Process(target=_hold, args=(master.path, ready, leave))
     child.start()
     assert ready.wait(60)
-    assert master.vacuum(keep=1).versions == (2,)
+    assert master.vacuum(keep=1).versions == (3,)
     leave.set()
     child.join()
     assert child.exitcode == 0
-    assert master.vacuum(keep=1).versions == (1,)
+    assert master.vacuum(keep=1).versions == (1, 2)
 
 
 def test_a_killed_reader_pins_nothing(tmp_path: Path) -> None:
@@ -112,15 +114,41 @@ def test_orphans_go(tmp_path: Path) -> None:
     assert _present(tmp_path / "m") == _named(tmp_path / "m")
 
 
-def test_while_a_writer_is_at_work_nothing_goes(tmp_path: Path) -> None:
+def test_while_a_writer_is_at_work_old_versions_go_and_his_files_stay(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 3)
     new = tmp_path / "m" / "data" / f"{'0' * 32}.arrow"
     new.write_bytes(b"being written")
     with Home(master.path).lock_writers():
-        assert master.vacuum(keep=1) == Vacuumed((), 0, 0)
-    assert master.versions() == [1, 2, 3]
-    assert master.vacuum(keep=1).versions == (1, 2)
+        gone = master.vacuum(keep=1)
+        assert gone.versions == (1, 2)
+        assert gone.files > 2
+        assert _present(tmp_path / "m") == _named(tmp_path / "m") | {new.name}
+    master.verify()
+    assert master.vacuum(keep=1) == Vacuumed((), 1, len(b"being written"))
     assert not new.exists()
+
+
+def test_young_versions_stay(tmp_path: Path) -> None:
+    master = _versions(tmp_path / "m", 5)
+    assert master.vacuum(keep=1, keep_for=datetime.timedelta(hours=1)).versions == ()
+    assert master.vacuum(keep=1, keep_for="1 hour").versions == ()
+    assert master.vacuum(keep=2, keep_for="0 seconds").versions == (1, 2, 3)
+
+
+@pytest.mark.parametrize("keep_for", [-1, 3600, "soon", True, datetime.timedelta(-1)])
+def test_ages_that_are_none_are_refused(keep_for: Any, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="keep_for="):
+        _versions(tmp_path / "m", 1).vacuum(keep_for=keep_for)
+
+
+def test_the_version_after_an_open_one_stays(tmp_path: Path) -> None:
+    """Its number must stay taken: a writer may stand on the open one."""
+    master = _versions(tmp_path / "m", 4)
+    old = master.at(1)
+    assert master.vacuum(keep=1).versions == (3,)
+    assert master.versions() == [1, 2, 4]
+    old.close()
+    assert master.vacuum(keep=1).versions == (1, 2)
 
 
 def test_the_newest_version_cannot_be_removed(tmp_path: Path) -> None:
@@ -129,15 +157,19 @@ def test_the_newest_version_cannot_be_removed(tmp_path: Path) -> None:
         master.vacuum(keep=0)
 
 
-def test_a_writer_whose_successors_were_vacuumed_is_told(tmp_path: Path) -> None:
-    """Versions 2 and 3 come and 2 goes while a writer still stands on 1: its version must not become 2."""
+def test_a_writer_whose_successors_could_be_vacuumed_is_told(tmp_path: Path) -> None:
+    """Versions 2 to 4 come and 3 goes while a writer still stands on 1: its version must not become 2."""
     first = _versions(tmp_path / "m", 1)
+    base, home, options = first.index, Home(first.path), ApplyOptions()
     newest = Master.open(first.path)
-    for version in (2, 3):
+    for version in (2, 3, 4):
         newest = newest.apply(changes([("upsert", version, "new")], pa.int64()))
-    assert newest.vacuum(keep=1).versions == (2,)
+    assert newest.vacuum(keep=1).versions == (3,)
     with pytest.raises(ConflictError):
         first.apply(changes([("upsert", 1, "stale")], pa.int64()))
+    stale = Base(home.read_manifest(1), base, first.filter)
+    with pytest.raises(ConflictError):
+        apply(home, stale, changes([("upsert", 1, "stale")], pa.int64()), options)
 
 
 def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
