@@ -1,5 +1,6 @@
 """`apply_changes`: a master that follows a change stream."""
 
+import datetime
 import os
 import uuid
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from adjoin.errors import OptionError
 from adjoin.master.changing import checked_txn, in_turn
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
+from adjoin.parts.durations import parse_duration
 from adjoin.spark.task import MicroBatch
 
 
@@ -18,6 +20,8 @@ def apply_changes(
     name: str,
     *,
     order_by: str | Sequence[str] = (),
+    sequence: str | None = None,
+    tombstones: str | datetime.timedelta | None = "30 days",
     memory: int | str = "256MB",
 ) -> Callable[[DataFrame, int], None]:
     """Make a body for `foreachBatch` that applies a change stream to a master, exactly once.
@@ -30,7 +34,12 @@ def apply_changes(
         master: The master, or the path of one.
         name: A name for this stream of changes; a new checkpoint, whose micro-batches are counted from 0
             again, needs a new name.
-        order_by: Columns that say in which order changes of one key were made, see `Master.apply`.
+        order_by: Columns that say in which order changes of one key in one micro-batch were made, see
+            `Master.apply`.
+        sequence: The column that says when a change was made. The greatest value wins, in whichever
+            micro-batch it comes; without it, a late change overwrites newer ones. See `Master.apply`.
+        tombstones: For how long deletes with a sequence are remembered, at least, so that an older change
+            that comes after one does not bring the row back; None: for ever.
         memory: What the work may hold at once, see `Master.apply`.
 
     Returns:
@@ -42,7 +51,7 @@ def apply_changes(
         OptionError: The name is empty, or belongs to another checkpoint.
 
     Example:
-        >>> body = apply_changes("/warehouse/prices", "prices of the web shop")
+        >>> body = apply_changes("/warehouse/prices", "prices of the web shop", sequence="changed")
         >>> # changes.writeStream.foreachBatch(body).option("checkpointLocation", ...).start()
         >>> def load(batch, batch_id):
         ...     products = {"on": "product_id", "key": "product_key", "keep_natural": True}
@@ -54,6 +63,8 @@ def apply_changes(
     path = master.path if isinstance(master, Master) else Home(master).path
     if not (isinstance(name, str) and name):
         raise OptionError(f"name={name!r}: give the change stream a name")
+    if tombstones is not None:
+        parse_duration("tombstones", tombstones)
 
     def apply_batch(changes: DataFrame, batch_id: int) -> None:
         txn = checked_txn((name, batch_id))
@@ -62,7 +73,15 @@ def apply_changes(
         _refuse_other_checkpoints(home, txn, marks)
 
         def attempt() -> None:
-            Master.open(path).apply(changes, txn, order_by=order_by, marks=marks, memory=memory)
+            Master.open(path).apply(
+                changes,
+                txn,
+                order_by=order_by,
+                sequence=sequence,
+                tombstones=tombstones,
+                marks=marks,
+                memory=memory,
+            )
 
         in_turn(home, txn, attempt)
 

@@ -31,7 +31,7 @@ def sequence_type(manifest: Manifest, schema: pa.Schema, column: str) -> pa.Data
             f"and values of different columns cannot be compared; give sequence={latest.column!r}"
         )
     recorded = latest.relation.schema.field(SEQUENCE_COLUMN).type
-    if not widens(widest, recorded):
+    if not (widens(given, recorded) or widens(widest, recorded)):
         raise SchemaError(
             f"the sequence column {column!r} has type {given} and values of type {recorded} are recorded; "
             f"cast it to {recorded}"

@@ -18,6 +18,7 @@ from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
 from adjoin.master.master import Master
 from adjoin.master.rewriter import Rewritten
+from adjoin.master.sequence import sequence_type
 from adjoin.master.source import plain_schema
 from adjoin.master.versions import Home
 from adjoin.spark.jobs import fetch, kept, run
@@ -35,12 +36,15 @@ def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> 
 
     How it works: changes go to tasks by ranges of keys, cut where no page lies on both sides. Each task
     rewrites the pages of its range as a single process would rewrite all; the driver puts
-    their indexes together and commits. Few changes are applied by the driver.
+    their indexes together and commits. Few changes are applied by the driver. With a sequence, tasks drop
+    what is too old, and the driver records what is not.
     """
     if changes.isStreaming:
         raise OptionError("changes are a streaming DataFrame; call apply in foreachBatch")
     base = with_new_columns(base, plain_schema(arrow_schema_for_spark(changes.schema, "UTC", False)), options)
-    check_names(stream_schema(changes).names, base.manifest, options.order_by)
+    if options.sequence is not None:
+        sequence_type(base.manifest, _schema(changes, base.manifest), options.sequence)
+    check_names(stream_schema(changes).names, base.manifest, options.order_columns)
     options = replace(options, in_order=False)
     encoder = Encoder(base.manifest.codec, base.manifest.schema, changes.columns)
     with kept(changes):

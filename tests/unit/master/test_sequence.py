@@ -9,12 +9,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adjoin.errors import OptionError, SchemaError
+from adjoin.master import apply as apply_module
 from adjoin.master.master import Master
-from tests.unit.master.sequenced import Change, Model, as_changes, as_rows, key_table, latest_rows
+from tests.unit.master.sequenced import (
+    Change,
+    Model,
+    as_changes,
+    as_rows,
+    key_table,
+    latest_rows,
+    latest_table,
+)
 from tests.unit.master.tables import build_master, files_below, multiset, rows_of
 
 DAY = dt.date(2024, 1, 1)
@@ -134,3 +145,230 @@ def _check(
     Master.open(path).verify()
     left = [name for name in files_below(path) if name.endswith((".run", ".keys"))]
     assert left == []
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[dt.datetime]:
+    """The time, which only moves when it is told to."""
+    now = [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)]
+    monkeypatch.setattr(apply_module, "now_utc", lambda: now[0])
+    return now
+
+
+def _feed(*changes: tuple[str, int, str, Any], type_: pa.DataType | None = None) -> pa.Table:
+    batch = [Change(operation, key, value, changed, 0) for operation, key, value, changed in changes]
+    return as_changes(batch, "int64", type_ or pa.int64()).drop_columns("tie")
+
+
+def _values(master: Master) -> dict[int, str]:
+    return {row["key"]: row["value"] for row in rows_of(master).to_pylist()}
+
+
+def _start(path: Path, rows: int = 3) -> Master:
+    return build_master(as_rows([(key, "old") for key in range(rows)], "int64"), "key", path, page_bytes=4096)
+
+
+def test_a_late_change_does_not_win(tmp_path: Path) -> None:
+    """Of January 1 after one of January 2; a late upsert after a delete, also of a key that was not there."""
+    master = _start(tmp_path / "m")
+    first = _feed(("upsert", 0, "second", 2), ("delete", 1, "", 2), ("delete", 9, "", 2))
+    late = _feed(("upsert", 0, "first", 1), ("upsert", 1, "first", 1), ("upsert", 9, "first", 1))
+    master = master.apply(first, sequence="changed").apply(late, sequence="changed")
+    assert _values(master) == {0: "second", 2: "old"}
+    again = _feed(("delete", 0, "", 2), ("upsert", 1, "again", 2), ("upsert", 9, "again", 3))
+    assert _values(master.apply(again, sequence="changed")) == {1: "again", 2: "old", 9: "again"}
+
+
+def test_changes_that_are_all_late_commit_nothing_without_a_txn(tmp_path: Path) -> None:
+    master = _start(tmp_path / "m").apply(_feed(("delete", 7, "", 5)), sequence="changed")
+    assert master.version == 2
+    before = files_below(tmp_path)
+    late = _feed(("upsert", 7, "late", 4))
+    assert master.apply(late, sequence="changed").version == 2
+    assert files_below(tmp_path) == before
+    assert master.apply(late, "late", sequence="changed").version == 3
+
+
+def test_the_sequence_may_be_a_column_of_the_master(tmp_path: Path) -> None:
+    table = pa.table({"key": [1, 2], "changed": pa.array([5, 5], pa.int32())})
+    master = build_master(table, "key", tmp_path / "m")
+    step = pa.table({"_op": ["upsert", "upsert"], "key": [1, 1], "changed": pa.array([9, 7], pa.int64())})
+    master = master.apply(step, sequence="changed", order_by="changed")
+    late = pa.table({"_op": ["upsert", "delete"], "key": [1, 2], "changed": [8, 1]})
+    assert rows_of(master.apply(late, sequence="changed")).to_pylist() == [{"key": 1, "changed": 9}]
+
+
+def test_changes_without_a_sequence_leave_the_records_alone(tmp_path: Path) -> None:
+    master = _start(tmp_path / "m").apply(_feed(("upsert", 0, "five", 5)), sequence="changed")
+    recorded = latest_table(master)
+    master = master.apply(_feed(("delete", 0, "", 9), ("upsert", 1, "plain", 9)).drop_columns("changed"))
+    assert latest_table(master) == recorded
+    late = _feed(("upsert", 0, "four", 4), ("upsert", 1, "one", 1))
+    assert _values(master.apply(late, sequence="changed")) == {1: "one", 2: "old"}
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "match"),
+    [
+        (_feed(("upsert", 1, "x", None)), SchemaError, "'changed' has 1 nulls"),
+        (_feed(("insert", 1, "x", 1)), OptionError, "_op='insert' with a sequence: .* give 'upsert'"),
+        (_feed(("upsert", 1, "x", math.nan), type_=pa.float64()), SchemaError, "'changed' has NaN"),
+        (_feed(("upsert", 1, "x", True), type_=pa.bool_()), SchemaError, "unsupported type bool for the seq"),
+        (_feed(("upsert", 1, "x", [1]), type_=pa.list_(pa.int8())), SchemaError, "unsupported type list"),
+        (
+            _feed(("upsert", 1, "x", 1)).drop_columns("changed"),
+            SchemaError,
+            "lack the sequence column 'changed'",
+        ),
+    ],
+    ids=["null", "insert", "NaN", "bool", "list", "missing"],
+)
+def test_changes_without_a_place_in_the_order_are_refused(
+    step: pa.Table, error: type[Exception], match: str, tmp_path: Path
+) -> None:
+    master = _start(tmp_path / "m")
+    before = files_below(tmp_path)
+    with pytest.raises(error, match=match):
+        master.apply(step, sequence="changed")
+    assert files_below(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (pa.int8(), pa.int64()),
+        (pa.int64(), pa.uint32()),
+        (pa.uint8(), pa.uint64()),
+        (pa.float16(), pa.float64()),
+        (pa.decimal128(22, 2), pa.decimal128(38, 2)),
+        (pa.decimal128(22, 2), pa.int8()),
+        (pa.date64(), pa.date32()),
+        (pa.timestamp("s"), pa.timestamp("us")),
+        (pa.timestamp("ms", "Asia/Tokyo"), pa.timestamp("us", "UTC")),
+        (pa.large_string(), pa.dictionary(pa.int8(), pa.string())),
+        (pa.binary(1), pa.large_binary()),
+    ],
+    ids=str,
+)
+def test_later_values_may_have_another_type_of_the_kind(
+    first: pa.DataType, later: pa.DataType, tmp_path: Path
+) -> None:
+    master = _start(tmp_path / "m")
+    for operation, key, value, type_ in [
+        ("upsert", 0, 5, first),
+        ("delete", 0, 4, later),
+        ("upsert", 1, 5, later),
+    ]:
+        plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+        text = pa.types.is_large_string(plain) or pa.types.is_string(plain)
+        raw = [str(value) if text else str(value).encode() if "binary" in str(plain) else value]
+        days = pa.types.is_date(plain)
+        values = pa.array([DAY + dt.timedelta(days=value)] if days else raw).cast(plain)
+        step = _feed((operation, key, f"{value}", 0)).set_column(3, "changed", values.cast(type_))
+        master = master.apply(step, sequence="changed")
+    assert _values(master) == {0: "5", 1: "5", 2: "old"}
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (pa.int64(), pa.uint64()),
+        (pa.int64(), pa.float64()),
+        (pa.timestamp("us"), pa.timestamp("ns")),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.decimal128(5, 2), pa.decimal128(5, 3)),
+    ],
+    ids=str,
+)
+def test_values_of_another_kind_are_refused(first: pa.DataType, later: pa.DataType, tmp_path: Path) -> None:
+    master = _start(tmp_path / "m").apply(_feed(("upsert", 0, "x", 1), type_=first), sequence="changed")
+    with pytest.raises(SchemaError, match=r"and values of type .* are recorded; cast it to") as error:
+        master.apply(_feed(("upsert", 0, "y", 2), type_=later), sequence="changed")
+    assert str(later) in str(error.value)
+    assert str(first).partition("(")[0] in str(error.value)
+
+
+def test_another_column_is_refused(tmp_path: Path) -> None:
+    master = _start(tmp_path / "m").apply(_feed(), sequence="changed")
+    renamed = _feed(("upsert", 0, "x", 1)).rename_columns({"changed": "at"})
+    master = master.apply(renamed, sequence="at")  # nothing was recorded before
+    with pytest.raises(OptionError, match=r"sequence='changed': earlier changes .* give sequence='at'"):
+        master.apply(_feed(("upsert", 0, "x", 1)), sequence="changed")
+    for wrong in ("", 1, ["at"]):
+        with pytest.raises(OptionError, match="sequence="):
+            master.apply(renamed, sequence=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["", "1 year", "-1 days", 5, dt.timedelta(-1), "days"], ids=str)
+def test_tombstones_are_kept_for_a_duration(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r'tombstones=.*give a duration such as "30 days"'):
+        _start(tmp_path / "m").apply(_feed(), sequence="changed", tombstones=wrong)
+
+
+def _tombstones(master: Master) -> int:
+    table = latest_table(master)
+    return 0 if table is None else pc.sum(table["deleted"]).as_py() or 0
+
+
+def test_tombstones_go_after_their_time_in_bounded_steps(clock: list[dt.datetime], tmp_path: Path) -> None:
+    master = _start(tmp_path / "m")
+    deletes = _feed(*(("delete", key, "", 5) for key in range(20_000)))
+    master = master.apply(deletes, sequence="changed", tombstones="7 days")
+    clock[0] += dt.timedelta(days=7)
+    kept = master.apply(_feed(("upsert", 1, "late", 4)), "a", sequence="changed", tombstones="7 days")
+    assert _values(kept) == {}
+    assert _tombstones(kept) == 20_000
+    clock[0] += dt.timedelta(seconds=1)
+    forever = kept.apply(_feed(("upsert", -1, "x", 4)), sequence="changed", tombstones=None)
+    assert _tombstones(forever) == 20_000
+    counts, master = [20_000], forever
+    while counts[-1]:
+        step = _feed(("upsert", -1, "x", 4 + len(counts)))
+        before = set(master.index.checksum.tolist())
+        master = master.apply(step, sequence="changed", tombstones=dt.timedelta(7))
+        counts.append(_tombstones(master))
+        assert counts[-1] < counts[-2]
+        assert len(before - set(master.index.checksum.tolist())) <= 1
+        master.verify()
+    assert 3 < len(counts) < 20
+    assert latest_table(master).num_rows == 1  # type: ignore[union-attr]
+    late = master.apply(_feed(("upsert", 1, "late", 4)), sequence="changed")
+    assert _values(late)[1] == "late"
+
+
+def test_tombstones_never_outnumber_other_records_for_long(clock: list[dt.datetime], tmp_path: Path) -> None:
+    """Every hour 500 new keys come and those of an hour ago go, for ever; deletes are kept for a day."""
+    master, most = _start(tmp_path / "m", 0), 0
+    for hour in range(100):
+        clock[0] += dt.timedelta(hours=1)
+        new = [("upsert", 500 * hour + key, "x", hour) for key in range(500)]
+        old = [("delete", 500 * (hour - 1) + key, "", hour) for key in range(500)]
+        master = master.apply(_feed(*new, *old), sequence="changed", tombstones="24 hours")
+        most = max(most, _tombstones(master))
+        master.vacuum(keep=1)
+    assert 24 * 500 <= most < 2 * 24 * 500
+    assert master.rows == 500
+
+
+def test_expired_tombstones_are_never_early(clock: list[dt.datetime], tmp_path: Path) -> None:
+    """A sweep takes expired tombstones alone: no record of a row that is there, no younger tombstone."""
+    draw = np.random.default_rng(1)
+    master, model = _start(tmp_path / "m", 0), dict[int, tuple[str, dt.datetime]]()
+    for step in range(40):
+        clock[0] += dt.timedelta(days=1)
+        keys = np.unique(draw.integers(0, 300, 30)).tolist()
+        operations = draw.choice(["upsert", "delete"], len(keys)).tolist()
+        feed = _feed(
+            *((str(operation), key, "x", step) for operation, key in zip(operations, keys, strict=True))
+        )
+        master = master.apply(feed, sequence="changed", tombstones="10 days")
+        model |= {key: (operation, clock[0]) for operation, key in zip(operations, keys, strict=True)}
+        table = latest_table(master)
+        assert table is not None
+        there = set(table["key_0"].to_pylist())
+        young = {
+            key
+            for key, (operation, at) in model.items()
+            if operation == "upsert" or at >= clock[0] - dt.timedelta(days=10)
+        }
+        assert there == young

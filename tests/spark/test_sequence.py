@@ -1,0 +1,125 @@
+"""DataFrames of changes with a sequence: the greatest value wins, whichever micro-batch it comes in."""
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from adjoin import Master, OptionError, SchemaError, etl
+from adjoin.spark import apply as apply_module
+from tests.unit.master.sequenced import Change, Model, as_changes, as_rows, key_table, latest_rows
+from tests.unit.master.tables import build_master, files_below, multiset, rows_of
+
+VALUES = [dt.datetime(2024, 1, 1, hour, tzinfo=dt.UTC) for hour in range(20)]
+TYPE = pa.timestamp("us", "UTC")
+
+
+@pytest.fixture
+def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply_module, "_ROWS_PER_TASK", 100)
+    monkeypatch.setattr(apply_module, "_FEW_ROWS", 0)
+
+
+def build(path: Path, kind: str, rows: list[tuple[int, str]], hash_bits: int = 64) -> Master:
+    keys = list(key_table([], kind).column_names)
+    return build_master(as_rows(rows, kind), keys, path, page_bytes=4096, hash_bits=hash_bits)
+
+
+def draw_batch(draw: np.random.Generator, number: int, rows: int = 400) -> list[Change]:
+    """Changes of which no two have the same key, value and tie."""
+    return [
+        Change("delete" if draw.random() < 0.3 else "upsert", int(key), f"{number} {at}", VALUES[hour], at)
+        for at, (key, hour) in enumerate(
+            zip(draw.integers(0, 401, rows), draw.integers(0, len(VALUES), rows), strict=True)
+        )
+    ]
+
+
+@pytest.mark.usefixtures("many_tasks")
+@pytest.mark.parametrize("kind", ["int64", "composite"])
+def test_executors_and_the_driver_agree_with_the_model(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    draw = np.random.default_rng(3)
+    start = [(int(key), "v" * 60) for key in draw.integers(0, 300, 500)]
+    model = Model(start)
+    master = build(tmp_path / "m", kind, start, hash_bits=6)
+    for number in range(2):
+        batch = draw_batch(draw, number)
+        model.apply(batch, VALUES, by_tie=True)
+        changes = spark.createDataFrame(as_changes(batch, kind, TYPE)).repartition(1 + number)
+        txn = ("feed", number)
+        master = master.apply(changes, txn, sequence="changed", order_by="tie", memory="1MB")
+        assert Master.open(master.path).apply(changes, txn, sequence="changed").version == master.version
+        master.verify()
+        assert multiset(rows_of(master)) == multiset(as_rows(model.rows(), kind))
+        assert latest_rows(master, kind, pa.array(VALUES, TYPE)) == model.latest
+    assert len(master.files) > 2
+    assert master.vacuum(keep=3).files == 0
+    assert not [name for name in files_below(tmp_path) if name.endswith((".run", ".keys"))]
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_what_cannot_be_ordered_is_refused(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, many: bool
+) -> None:
+    if many:
+        request.getfixturevalue("many_tasks")
+    master = build(tmp_path / "m", "int64", [(1, "a")])
+    before = files_below(tmp_path)
+    rows = "SELECT * FROM VALUES ('upsert', 1L, 'x', 5), ('upsert', 1L, 'y', 5), ('delete', 1L, '', 4)"
+    changes = spark.sql(rows).toDF("_op", "key", "value", "at")
+    with pytest.raises(
+        OptionError, match=r"key \{'key': 1\} and the same at; drop duplicates, or order_by more"
+    ):
+        master.apply(changes, sequence="at")
+    with pytest.raises(SchemaError, match="the sequence column 'at' has 1 nulls"):
+        master.apply(changes.selectExpr("_op", "key", "value", "nullif(at, 4) AS at"), sequence="at")
+    with pytest.raises(OptionError, match="_op='insert' with a sequence"):
+        master.apply(changes.selectExpr("'insert' AS _op", "key", "value", "at"), sequence="at")
+    with pytest.raises(SchemaError, match=r"unsupported type .* for the sequence column 'at'"):
+        master.apply(changes.selectExpr("_op", "key", "value", "array(at) AS at"), sequence="at")
+    assert files_below(tmp_path) == before
+    newer = master.apply(changes, sequence="at", order_by=["value", "at"])
+    assert rows_of(newer)["value"].to_pylist() == ["y"]
+
+
+def test_a_late_micro_batch_of_a_stream_does_not_win(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of changes come in any order, the query is stopped after each, and its last batch is repeated."""
+    draw = np.random.default_rng(9)
+    batches = [draw_batch(draw, number, 100) for number in range(3)]
+    start = [(key, "old") for key in range(0, 401, 3)]
+    model = Model(start)
+    build(tmp_path / "m", "int64", start)
+    body = etl.apply_changes(tmp_path / "m", "feed", sequence="changed", order_by="tie")
+    seen: list[int] = []
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        seen.append(batch_id)
+        body(batch, batch_id)
+
+    schema = spark.createDataFrame(as_changes(batches[0], "int64", TYPE)).schema
+
+    def stream() -> None:
+        changes = spark.readStream.schema(schema).parquet(str(tmp_path / "source"))
+        query = changes.writeStream.foreachBatch(write).trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    for number in (1, 0, 2):
+        model.apply(batches[number], VALUES, by_tie=True)
+        df = spark.createDataFrame(as_changes(batches[number], "int64", TYPE))
+        df.coalesce(1).write.mode("append").parquet(str(tmp_path / "source"))
+        stream()
+    noted = tmp_path / "checkpoint" / "commits" / "2"
+    noted.unlink()
+    noted.with_name(".2.crc").unlink()
+    stream()
+    assert seen == [0, 1, 2, 2]
+    master = Master.open(tmp_path / "m")
+    assert master.version == 4
+    assert multiset(rows_of(master)) == multiset(as_rows(model.rows(), "int64"))
+    with pytest.raises(OptionError, match=r"sequence='tie': earlier changes .* had the sequence 'changed'"):
+        master.apply(spark.createDataFrame(as_changes(batches[0], "int64", TYPE)), sequence="tie")
