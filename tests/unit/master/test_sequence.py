@@ -372,3 +372,23 @@ def test_expired_tombstones_are_never_early(clock: list[dt.datetime], tmp_path: 
             if operation == "upsert" or at >= clock[0] - dt.timedelta(days=10)
         }
         assert there == young
+
+
+def test_records_follow_a_key_and_a_sequence_that_are_renamed(tmp_path: Path) -> None:
+    table = pa.table({"key": ["a", "b"], "changed": [1, 1]})
+    master = build_master(table, "key", tmp_path / "m", hash_bits=1)
+    step = pa.table({"_op": ["upsert", "delete"], "key": ["a", "b"], "changed": [5, 5]})
+    master = master.apply(step, sequence="changed").evolve(
+        rename={"key": "id", "changed": "at"}, add={"n": "int"}
+    )
+    late = pa.table(
+        {"_op": ["upsert"] * 2, "id": ["b", "a"], "at": [4, 4], "n": pa.array([4, 4], pa.int32())}
+    )
+    new = late.set_column(2, "at", pa.array([6, 4]))
+    assert rows_of(master.apply(late, sequence="at")).to_pylist() == [{"id": "a", "at": 5, "n": None}]
+    master = Master.open(master.path).apply(
+        new.append_column("more", pa.array([1, 2])), sequence="at", evolve=True
+    )
+    master.verify()
+    rows = rows_of(master).sort_by("id").to_pylist()
+    assert rows == [{"id": "a", "at": 5, "n": None, "more": None}, {"id": "b", "at": 6, "n": 4, "more": 1}]
