@@ -11,6 +11,7 @@ from adjoin.kernels.hashing import hash_bytes
 from adjoin.master.datafile import read_pages
 from adjoin.master.manifest import Manifest
 from adjoin.master.master import Master
+from adjoin.master.verify import load_index
 from adjoin.master.versions import Home
 from tests.unit.master.tables import build_master, changes
 
@@ -23,33 +24,40 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     table = pa.table({"key": [f"k{number}" for number in range(300)], "value": ["v" * 30] * 300})
     path = tmp_path_factory.mktemp("flips") / "m"
     master = build_master(table, "key", path, page_bytes=4096, filter_bits=8)
-    master.apply(changes([("upsert", "k1", "new"), ("insert", "more", "new")], pa.string())).verify()
+    step = changes([("upsert", "k1", "new"), ("upsert", "more", "new"), ("delete", "k2", "")], pa.string())
+    master.apply(step.append_column("at", pa.array([1, 2, 3])), sequence="at").verify()
     return Home(path)
 
 
 def _parts(home: Home) -> dict[str, tuple[str, int, int]]:
     """Every structural part of every file of the newest version: path, start, stop."""
     manifest = home.read_manifest(2)
-    index = Master.open(home.path).index
+    assert manifest.latest is not None
+    parts = _relation_parts(home, "rows", manifest)
+    parts |= _relation_parts(home, "latest changes", manifest.latest.relation)
+    manifest_path = home.manifest_path(2)
+    parts["manifest"] = (manifest_path, 0, os.path.getsize(manifest_path))
+    return parts
+
+
+def _relation_parts(home: Home, what: str, manifest: Manifest) -> dict[str, tuple[str, int, int]]:
+    index = load_index(home, manifest)
     parts: dict[str, tuple[str, int, int]] = {}
     for ordinal, file in enumerate(manifest.files):
         live = index.take(index.file == ordinal)
-        parts[f"header {ordinal}"] = (file.path, 0, file.header_bytes)
-        parts[f"footer {ordinal}"] = (file.path, file.bytes - file.footer_bytes, file.bytes)
+        parts[f"{what}: header {ordinal}"] = (file.path, 0, file.header_bytes)
+        parts[f"{what}: footer {ordinal}"] = (file.path, file.bytes - file.footer_bytes, file.bytes)
         for page in range(len(live)):
             start = int(live.block[page]) * 4096
-            parts[f"page {ordinal}.{page} metadata"] = (file.path, start, start + 400)
-            parts[f"page {ordinal}.{page} body"] = (
+            parts[f"{what}: page {ordinal}.{page} metadata"] = (file.path, start, start + 400)
+            parts[f"{what}: page {ordinal}.{page} body"] = (
                 file.path,
                 start + 400,
                 start + int(live.blocks[page]) * 4096,
             )
-    assert manifest.filter is not None
-    for name in (manifest.index.name, manifest.filter.name):
-        path = os.path.join(home.index_dir, name)
-        parts[f"index or filter {name}"] = (path, 0, os.path.getsize(path))
-    manifest_path = home.manifest_path(2)
-    parts["manifest"] = (manifest_path, 0, os.path.getsize(manifest_path))
+    for named in filter(None, (manifest.index, manifest.filter)):
+        path = os.path.join(home.index_dir, named.name)
+        parts[f"{what}: index or filter {named.name}"] = (path, 0, os.path.getsize(path))
     return parts
 
 

@@ -16,6 +16,7 @@ from adjoin.master import files
 from adjoin.master.master import Master
 from adjoin.master.queries import QueryRecords
 from adjoin.master.versions import Home
+from tests.unit.master.sequenced import latest_table
 from tests.unit.master.tables import build_master, changes, multiset, products, rows_of
 
 _change = files.change
@@ -177,6 +178,66 @@ class Apply:
         _check_contents(path, expected)
 
 
+def _sequenced(keys: range, at: int) -> pa.Table:
+    """Upserts, and deletes of every third key; a few have a greater or smaller sequence."""
+    table = pa.table({"id": pa.array(keys, pa.int64()), "name": ["later"] * len(keys)})
+    operations = ["upsert" if key % 3 else "delete" for key in keys]
+    return (
+        table.append_column("price", pa.array([None] * len(keys), pa.float64()))
+        .append_column("_op", pa.array(operations))
+        .append_column("at", pa.array([at + key % 5 - 2 for key in keys], pa.int64()))
+    )
+
+
+class Sequenced:
+    """Scenario: changing version 2 with a sequence; some changes are late, some tombstones have expired."""
+
+    STEPS = (_sequenced(range(0, 300, 2), 5), _sequenced(range(400, 0, -3), 5))
+
+    def prepare(self, path: Path) -> None:
+        Build().prepare(path)
+        Build().act(path)
+        self._apply(path, 0)
+
+    def act(self, path: Path) -> None:
+        self._apply(path, 1)
+
+    def _apply(self, path: Path, number: int) -> None:
+        with Master.open(path / "m") as master:
+            options: Any = {"sequence": "at", "tombstones": "0 seconds", "memory": 1 << 14}
+            master.apply(self.STEPS[number], ("feed", number), **options).close()
+
+    def check(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            versions = master.versions()
+        expected, latest = self._expected()
+        _check_contents(path, {version: expected[version] for version in versions})
+        self.act(path)
+        _check_contents(path, expected)
+        with Master.open(path / "m") as master:
+            records = latest_table(master)
+        assert records is not None
+        found = zip(*(records[name].to_pylist() for name in ("key_0", "sequence", "deleted")), strict=True)
+        assert sorted(found) == latest
+
+    @classmethod
+    @cache
+    def _expected(cls) -> tuple[dict[int, list[str]], list[tuple[int, int, bool]]]:
+        """What each version holds, and what the last one has recorded: no tombstone of the one before."""
+        held: list[dict[str, Any]] = OLD.to_pylist()
+        expected, latest = {1: multiset(OLD)}, dict[int, tuple[int, bool, int]]()
+        for number, step in enumerate(cls.STEPS):
+            for change in step.to_pylist():
+                operation, at = change.pop("_op"), change.pop("at")
+                if at >= latest.get(change["id"], (at, False, 0))[0]:
+                    latest[change["id"]] = (at, operation == "delete", number)
+                    held = [row for row in held if row["id"] != change["id"]]
+                    held += [change] if operation == "upsert" else []
+            expected[2 + number] = multiset(pa.Table.from_pylist(held, OLD.schema))
+        kept = [(key, at, gone) for key, (at, gone, number) in latest.items() if number or not gone]
+        return expected, sorted(kept)
+
+
 class Vacuum:
     """Scenario: removing versions 1 and 2 of 3."""
 
@@ -257,7 +318,13 @@ class Query:
         Path(home.manifest_path(newer.version)).write_bytes(newer.to_bytes())
 
 
-SCENARIOS: dict[str, Scenario] = {"build": Build(), "apply": Apply(), "vacuum": Vacuum(), "query": Query()}
+SCENARIOS: dict[str, Scenario] = {
+    "build": Build(),
+    "apply": Apply(),
+    "sequence": Sequenced(),
+    "vacuum": Vacuum(),
+    "query": Query(),
+}
 
 
 @cache
