@@ -34,6 +34,6 @@ def load_sales(spark: SparkSession, sales: Path, master: str, facts: Path, memor
 def follow_changes(spark: SparkSession, changes: Path, master: str) -> StreamingQuery:
     """Keep the products up to date, each change applied exactly once."""
     stream = spark.readStream.schema(CHANGES).parquet(str(changes))
-    body = etl.apply_changes(master, "prices", order_by="step")
+    body = etl.apply_changes(master, "prices", sequence="step")
     writer = stream.writeStream.queryName("changes").foreachBatch(body)
     return writer.option("checkpointLocation", str(changes.with_name("changes_checkpoint"))).start()

@@ -13,7 +13,7 @@ from tests.faults.world import SCENARIOS, FullDisk, fresh
 from tests.unit.master.tables import multiset, products, rows_of
 
 
-@pytest.mark.parametrize("name", ["build", "apply", "query"])
+@pytest.mark.parametrize("name", ["build", "apply", "sequence", "query"])
 def test_the_disk_is_full_from_any_step_on(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

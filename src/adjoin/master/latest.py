@@ -191,13 +191,6 @@ def next_sweep(
     return Sweep(pages, _expired(expired_before)), swept
 
 
-def full_sweep(latest: LatestChanges, expired_before: datetime | None) -> Sweep | None:
-    """All pages, for whoever rewrites the relation anyway."""
-    if expired_before is None:
-        return None
-    return Sweep(np.arange(len(latest.index)), _expired(expired_before))
-
-
 def expired_before(now: datetime, tombstone_seconds: float | None) -> datetime | None:
     """Tombstones of changes committed before this moment may go; None: none may."""
     if tombstone_seconds is None:
