@@ -17,7 +17,8 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _first_word(hashed: Any, block_count: Any) -> Any:
+def first_word(hashed: Any, block_count: Any) -> Any:
+    """The first word of the block of a hash."""
     # The high half picks the block by multiplication, which needs no power of two and no division.
     return np.int64(((hashed >> np.uint64(32)) * block_count) >> np.uint64(32)) * 8
 
@@ -28,13 +29,24 @@ def _bit(hashed: Any, lane: int) -> Any:
     return np.uint32(1) << np.uint32(((low * np.uint64(_SALTS[lane])) & _LOW) >> np.uint64(27))
 
 
+@njit(cache=True, nogil=True, inline="always")
+def has_bits(words: Array, first: int, hashed: Any) -> bool:
+    """Whether all bits of a hash are set in the block that begins with this word."""
+    present = True
+    for lane in range(8):
+        if words[first + lane] & _bit(hashed, lane) == 0:
+            present = False
+            break
+    return present
+
+
 @njit(cache=True, nogil=True)
 def add_keys(words: Array, keys: Array) -> None:
     """Put every key (int64) into the filter."""
     block_count = np.uint64(len(words) // 8)
     for row in range(len(keys)):
         hashed = hash_word(np.uint64(keys[row]))
-        first = _first_word(hashed, block_count)
+        first = first_word(hashed, block_count)
         for lane in range(8):
             words[first + lane] |= _bit(hashed, lane)
 
@@ -45,10 +57,4 @@ def has_keys(words: Array, keys: Array, found: Array) -> None:
     block_count = np.uint64(len(words) // 8)
     for row in range(len(keys)):
         hashed = hash_word(np.uint64(keys[row]))
-        first = _first_word(hashed, block_count)
-        present = True
-        for lane in range(8):
-            if words[first + lane] & _bit(hashed, lane) == 0:
-                present = False
-                break
-        found[row] = present
+        found[row] = has_bits(words, first_word(hashed, block_count), hashed)

@@ -1,14 +1,16 @@
 """Membership filter: a key that is not in the master costs no read."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.kernels.blocks import FILTER_WORDS, SOUND, has_keys_in_blocks, sum_filter
 from adjoin.kernels.bloom import WORDS_PER_BLOCK, add_keys, has_keys
-from adjoin.master.index import in_place
+from adjoin.master.index import file_of_lists, in_place, read_lists
 
 _BITS_PER_BLOCK = 32 * WORDS_PER_BLOCK
 
@@ -55,20 +57,58 @@ class KeyFilter:
         return KeyFilter(self.words.copy(), self.capacity)
 
     def to_bytes(self) -> pa.Buffer:
-        """A plain Arrow IPC file with one column of words."""
-        batch = pa.record_batch([pa.array(self.words)], names=["words"])
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue()
+        """A plain Arrow IPC file: a single row with a list of words, and one of the sums of their blocks."""
+        sums = np.empty(-(-len(self.words) // FILTER_WORDS), np.uint64)
+        sum_filter(self.words, sums)
+        return file_of_lists({"words": self.words, "sums": sums})
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray, capacity: int) -> "KeyFilter":
+        """The filter of a file that has been verified as a whole."""
+        return cls(read_lists(data)["words"].astype(np.uint32), capacity)
+
+    @classmethod
+    def from_first_format(cls, data: bytes | bytearray, capacity: int) -> "KeyFilter":
+        """The filter of a file of format 1, without sums."""
         words = pa.ipc.open_file(pa.py_buffer(data)).read_all()["words"]
         return cls(np.concatenate([chunk.to_numpy() for chunk in words.chunks]), capacity)
 
-    @classmethod
-    def over(cls, data: NDArray[np.uint8], capacity: int) -> "KeyFilter":
-        """The filter whose file lies in this memory, in place."""
-        words = pa.ipc.open_file(pa.py_buffer(data)).read_all()["words"]
-        return cls(in_place(data, words, np.uint32), capacity)
+
+class CheckedFilter:
+    """A filter in a mapped file, which may change under our feet: no key is absent by unverified words.
+
+    Args:
+        mapped: The file; it has been verified as a whole.
+        check: Raises an error if the file has become shorter: to touch what is gone would be fatal.
+        damage: Makes the error that says which block is damaged.
+    """
+
+    def __init__(
+        self, mapped: NDArray[np.uint8], check: Callable[[], None], damage: Callable[[str], Exception]
+    ) -> None:
+        self._check = check
+        self._damage = damage
+        found = read_lists(mapped)
+        self._words = in_place(mapped, found["words"])
+        self._sums = found["sums"].copy()
+        blocks = -(-len(self._words) // FILTER_WORDS)
+        if self._words.dtype != np.uint32 or len(self._sums) != blocks or not blocks:
+            raise pa.ArrowInvalid("its columns are not those of a filter")
+
+    @property
+    def nbytes(self) -> int:
+        """Of the whole filter."""
+        return int(self._words.nbytes)
+
+    def contains(self, encoded: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """See `KeyFilter.contains`.
+
+        Raises:
+            CorruptionError: A block that says that a key was never added is damaged.
+        """
+        self._check()
+        found = np.empty(len(encoded), np.bool_)
+        block = has_keys_in_blocks(self._words, self._sums, encoded, found)
+        if block != SOUND:
+            raise self._damage(f"block {block} of {4 * FILTER_WORDS} bytes")
+        return found

@@ -1,6 +1,10 @@
-"""The index: for each page its keys, its place, and its checksum, as flat arrays."""
+"""The index: for each page its keys, its place, and its checksum, as flat arrays.
 
-from collections.abc import Sequence
+Its file has a sum for every block of entries, of their keys and of their places: so that the index can be
+used where it lies, in the file, without believing that the file stays as it was.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -9,7 +13,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.kernels.blocks import (
+    ENTRIES,
+    SOUND,
+    Entries,
+    locate_in_blocks,
+    sum_entries,
+    take_entries,
+)
+from adjoin.kernels.search import locate_pages
+
+_ENTRIES_AT_A_TIME = 1 << 16
 _TYPICAL = 0.99
+
+Places = NDArray[Any]
+"""Numbers of pages."""
 
 
 @dataclass(frozen=True)
@@ -57,48 +75,69 @@ class PageIndex:
     @cached_property
     def typical_blocks(self) -> int:
         """Nearly all pages are no longer than this."""
-        if len(self) == 0:
-            return 0
-        place = int(np.ceil(_TYPICAL * (len(self) - 1)))
-        return int(np.partition(self.blocks, place)[place])
+        return _typical(self.blocks)
 
     @cached_property
     def largest_blocks(self) -> int:
         """The length of the longest page."""
         return int(self.blocks.max(initial=1))
 
+    @property
+    def entries(self) -> Entries:
+        """The arrays, for kernels."""
+        return Entries(*(getattr(self, name) for name in _NAMES))
+
+    def locate(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> tuple[Places, Places]:
+        """Pages `start <= p < stop` that may hold keys in [low, high]; `low` is sorted ascending."""
+        return locate_pages(low, high, self.first, self.last)
+
+    def parts(self) -> Iterator["PageIndex"]:
+        """All entries, if there are any."""
+        yield self
+
     def to_bytes(self) -> pa.Buffer:
-        """A plain Arrow IPC file with one column per array."""
-        batch = pa.record_batch([pa.array(getattr(self, name)) for name in _NAMES], names=list(_NAMES))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue()
+        """A plain Arrow IPC file: a single row with a list for each array, and for the sums of blocks."""
+        blocks = -(-len(self) // ENTRIES)
+        sums = {name: np.empty(blocks, np.uint64) for name in _SUMS}
+        sum_entries(self.entries, *sums.values())
+        arrays = {**{name: getattr(self, name) for name in _NAMES}, **sums}
+        return file_of_lists(arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray) -> "PageIndex":
+        """The index of a file that has been verified as a whole."""
+        batch = read_lists(data)
+        return cls(*(batch[name].astype(dtype) for name, dtype in zip(_NAMES, _DTYPES, strict=True)))
+
+    @classmethod
+    def from_first_format(cls, data: bytes | bytearray) -> "PageIndex":
+        """The index of a file of format 1: a row for each page, no sums."""
         table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
         return cls(*(_owned(table[name], dtype) for name, dtype in zip(_NAMES, _DTYPES, strict=True)))
 
-    @classmethod
-    def over(cls, data: NDArray[np.uint8]) -> "PageIndex":
-        """The index whose file lies in this memory, in place."""
-        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
-        return cls(*(in_place(data, table[name], dtype) for name, dtype in zip(_NAMES, _DTYPES, strict=True)))
+    def fault(self) -> str:
+        """What cannot be: a page that is empty, ends before it begins, or overlaps the next; else nothing."""
+        checks = (
+            (self.first <= self.last, "a page ends before it begins"),
+            (self.last[:-1] <= self.first[1:], "pages are not in the order of keys"),
+            (self.rows > 0, "a page has no rows"),
+            (self.blocks > 0, "a page has no bytes"),
+            (self.block > 0, "a page lies in the header of its file"),
+            (self.file >= 0, "a page lies in no file"),
+        )
+        return next((fault for is_sound, fault in checks if not is_sound.all()), "")
 
     def check_invariants(self) -> None:
-        """Entries are whole, no page is empty or ends before it begins, and none overlaps the next."""
+        """Entries are whole, and have no fault."""
         assert all(len(getattr(self, name)) == len(self) for name in _NAMES)
-        assert (self.first <= self.last).all(), "a page ends before it begins"
-        assert (self.last[:-1] <= self.first[1:]).all(), "pages are not in the order of keys"
-        assert (self.rows > 0).all(), "a page has no rows"
-        assert (self.blocks > 0).all(), "a page has no bytes"
-        assert (self.block > 0).all(), "a page lies in the header of its file"
-        assert (self.file >= 0).all(), "a page lies in no file"
+        assert not self.fault(), self.fault()
 
 
 _NAMES = tuple(field.name for field in fields(PageIndex))
-_DTYPES: tuple[Any, ...] = (np.int64, np.int64, np.int32, np.int32, np.int32, np.int32, np.uint64)
+_DTYPES: tuple[Any, ...] = tuple(
+    map(np.dtype, (np.int64, np.int64, np.int32, np.int32, np.int32, np.int32, np.uint64))
+)
+_SUMS = ("key_sums", "place_sums")
 
 
 def _owned(column: pa.ChunkedArray, dtype: Any) -> NDArray[Any]:
@@ -106,11 +145,133 @@ def _owned(column: pa.ChunkedArray, dtype: Any) -> NDArray[Any]:
     return np.concatenate([np.empty(0, dtype), *(chunk.to_numpy() for chunk in column.chunks)], dtype=dtype)
 
 
-def in_place(data: NDArray[np.uint8], column: pa.ChunkedArray, dtype: Any) -> NDArray[Any]:
-    """Values of a column without nulls where they lie in `data`, writable as `data` is."""
-    # Not by `to_numpy`, whose arrays are read-only: kernels would be compiled once more for these.
-    if column.num_chunks != 1:
-        return _owned(column, dtype)
-    (chunk,) = column.chunks
-    begin = chunk.buffers()[1].address - data.ctypes.data
-    return data[begin : begin + len(chunk) * np.dtype(dtype).itemsize].view(dtype)
+def file_of_lists(arrays: dict[str, NDArray[Any]]) -> pa.Buffer:
+    """An Arrow IPC file of a single row, with these values as lists."""
+    lists = [pa.ListArray.from_arrays([0, len(values)], pa.array(values)) for values in arrays.values()]
+    batch = pa.record_batch(lists, names=list(arrays))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def read_lists(data: Any) -> dict[str, NDArray[Any]]:
+    """The values of a file made by `file_of_lists`, where they lie, read-only.
+
+    Raises:
+        pa.ArrowInvalid: It is none.
+    """
+    batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
+    batch.validate()
+    return {name: column.values.to_numpy() for name, column in zip(batch.schema.names, batch, strict=True)}
+
+
+def in_place(data: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[Any]:
+    """Values that `read_lists` found in `data`, writable as `data` is.
+
+    Kernels would be compiled once more for those that are read-only.
+    """
+    begin = values.ctypes.data - data.ctypes.data if len(values) else 0
+    if not 0 <= begin <= begin + values.nbytes <= len(data):
+        raise pa.ArrowInvalid("values lie outside of their file")
+    return data[begin : begin + values.nbytes].view(values.dtype)
+
+
+class CheckedIndex:
+    """An index in a mapped file, which may change under our feet: whatever is used is verified first.
+
+    How it works: the sums of all blocks, and their first and last keys, are held in memory of our own. A
+    search goes by those, and by a copy of the block where it ends. An entry is a copy as well.
+
+    Args:
+        mapped: The file; it has been verified as a whole.
+        check: Raises an error if the file has become shorter: to touch what is gone would be fatal.
+        damage: Makes the error that says which block is damaged.
+
+    Raises:
+        CorruptionError: A block has not the sum that it should have.
+    """
+
+    def __init__(
+        self, mapped: NDArray[np.uint8], check: Callable[[], None], damage: Callable[[str], Exception]
+    ) -> None:
+        self._check = check
+        self._damage = damage
+        found = read_lists(mapped)
+        self._entries = Entries(*(in_place(mapped, found[name]) for name in _NAMES))
+        self._key_sums, self._place_sums = (found[name].copy() for name in _SUMS)
+        dtypes = tuple(array.dtype for array in self._entries)
+        if dtypes != _DTYPES or {len(array) for array in self._entries} != {len(self)}:
+            raise pa.ArrowInvalid("its columns are not those of an index")
+        if not len(self._key_sums) == len(self._place_sums) == -(-len(self) // ENTRIES):
+            raise pa.ArrowInvalid("it has not a sum for every block")
+        self._read_all()
+
+    def _read_all(self) -> None:
+        """Verify every block, and note what is asked for again and again."""
+        first, last, blocks = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+        for part in self.parts():
+            first.append(part.first[::ENTRIES])
+            last.append(part.last[_last_of_blocks(len(part))])
+            blocks.append(part.blocks)
+        self._fence_first, self._fence_last = np.concatenate(first), np.concatenate(last)
+        self.typical_blocks = _typical(np.concatenate(blocks))
+        self.largest_blocks = max(int(part.max(initial=1)) for part in blocks)
+
+    def __len__(self) -> int:
+        return len(self._entries.first)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the whole index."""
+        return sum(int(array.nbytes) for array in self._entries)
+
+    @property
+    def key_range(self) -> tuple[int, int]:
+        """The first and the last key of all."""
+        return int(self._fence_first[0]), int(self._fence_last[-1])
+
+    def parts(self) -> Iterator[PageIndex]:
+        """All entries, verified, so many at a time."""
+        for begin in range(0, len(self), _ENTRIES_AT_A_TIME):
+            yield self.take(np.arange(begin, min(begin + _ENTRIES_AT_A_TIME, len(self))))
+
+    def take(self, pages: Places) -> PageIndex:
+        """The entries of these pages, verified and copied.
+
+        Raises:
+            CorruptionError: One of their blocks is damaged.
+        """
+        self._check()
+        taken = Entries(*(np.empty(len(pages), dtype) for dtype in _DTYPES))
+        self._require(take_entries(self._entries, self._key_sums, self._place_sums, pages, taken))
+        return PageIndex(*taken)
+
+    def locate(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> tuple[Places, Places]:
+        """Pages `start <= p < stop` that may hold keys in [low, high]; `low` is sorted ascending.
+
+        Raises:
+            CorruptionError: A block in which a key would be is damaged.
+        """
+        self._check()
+        start, stop = np.empty(len(low), np.int32), np.empty(len(low), np.int32)
+        fences = self._fence_first, self._fence_last
+        self._require(locate_in_blocks(self._entries, self._key_sums, *fences, low, high, start, stop))
+        return start, stop
+
+    def _require(self, block: int) -> None:
+        if block != SOUND:
+            last = min((block + 1) * ENTRIES, len(self)) - 1
+            raise self._damage(f"block {block}, which has the entries of pages {block * ENTRIES} to {last},")
+
+
+def _last_of_blocks(entries: int) -> Places:
+    """The last entry of every block."""
+    return np.minimum(np.arange(0, entries, ENTRIES) + ENTRIES, entries) - 1
+
+
+def _typical(blocks: NDArray[np.int32]) -> int:
+    if len(blocks) == 0:
+        return 0
+    place = int(np.ceil(_TYPICAL * (len(blocks) - 1)))
+    return int(np.partition(blocks, place)[place])

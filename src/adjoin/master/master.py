@@ -14,8 +14,8 @@ from adjoin.master.build import BuildOptions
 from adjoin.master.datafile import DataFile
 from adjoin.master.engines import engine_for
 from adjoin.master.evolve import Evolution, View, evolved, refuse_other
-from adjoin.master.filter import KeyFilter
-from adjoin.master.index import PageIndex
+from adjoin.master.filter import CheckedFilter, KeyFilter
+from adjoin.master.index import CheckedIndex, PageIndex
 from adjoin.master.keys import KeyCodec
 from adjoin.master.layout import StoredColumns
 from adjoin.master.manifest import Txn
@@ -245,13 +245,23 @@ class Master:
 
     @property
     def index(self) -> PageIndex:
-        """Where each page is and which keys it holds; mapped from its file and verified at first use."""
+        """Where each page is and which keys it holds; read and verified at first use."""
         return self._mapped.index
 
     @property
     def filter(self) -> KeyFilter | None:
-        """The membership filter, if the master was built with one; mapped and verified at first use."""
+        """The membership filter, if the master was built with one; read and verified at first use."""
         return self._mapped.filter
+
+    @property
+    def checked_index(self) -> CheckedIndex:
+        """The index in its mapped file, which all processes share; verified block by block at every use."""
+        return self._mapped.checked_index
+
+    @property
+    def checked_filter(self) -> CheckedFilter | None:
+        """The filter, if there is one, in its mapped file; verified block by block at every use."""
+        return self._mapped.checked_filter
 
     @property
     def index_name(self) -> str:

@@ -51,18 +51,14 @@ class PageReader:
 
     Args:
         master: The version.
-        index: Its index.
         arena: Where pages go.
         columns: Notes where the buffers of each page lie.
         device: What the files are on.
     """
 
-    def __init__(
-        self, master: Master, index: PageIndex, arena: Arena, columns: PageColumns, device: Device
-    ) -> None:
+    def __init__(self, master: Master, arena: Arena, columns: PageColumns, device: Device) -> None:
         self._files = master.files
         self._layouts = np.array([file.layout for file in master.files], np.int64)
-        self._index = index
         self._arena = arena
         self._columns = columns
         self._device = device
@@ -72,15 +68,19 @@ class PageReader:
         self.counts = ReadCounts()
         self.cost: Cost = device.cost([file.path for file in self._files])
 
-    def position(self, pages: Array) -> Array:
-        """Where the pages begin, in blocks; pages of one file are as far apart as on the disk."""
-        return self._index.file[pages].astype(np.int64) * _FILE_GAP_BLOCKS + self._index.block[pages]
+    @staticmethod
+    def position(entries: PageIndex) -> Array:
+        """Where pages begin, in blocks; pages of one file are as far apart as on the disk."""
+        return entries.file.astype(np.int64) * _FILE_GAP_BLOCKS + entries.block
 
-    def start(self, pages: Array, slots: Array, plan: ReadPlan, begin: int, end: int) -> Callable[[], None]:
+    def start(
+        self, pages: Array, entries: PageIndex, slots: Array, plan: ReadPlan, begin: int, end: int
+    ) -> Callable[[], None]:
         """Begin to read the scans begin..end-1 of a plan over pages; the result waits for them.
 
         Args:
             pages: Exactly the pages of these scans, in the order of the disk.
+            entries: Their entries in the index.
             slots: The slot that each goes to.
             plan: The plan; positions count from its first page, not from `pages`.
             begin: First scan.
@@ -92,16 +92,16 @@ class PageReader:
         blocks = int(plan.blocks[begin:end].sum())
         positionings = end - begin - int(np.count_nonzero(plan.goes_on[begin:end]))
         reads = Reads(
-            descriptor=self._descriptors_of(pages),
-            offset=self._index.block[pages].astype(np.int64) * BLOCK_BYTES,
-            length=self._index.blocks[pages].astype(np.int64) * BLOCK_BYTES,
-            checksum=self._index.checksum[pages],
+            descriptor=self._descriptors_of(entries.file),
+            offset=entries.block.astype(np.int64) * BLOCK_BYTES,
+            length=entries.blocks.astype(np.int64) * BLOCK_BYTES,
+            checksum=entries.checksum,
             slot=slots,
             slot_base=self._arena.slot_base,
             arena=self._arena.bytes,
             words=self._arena.words,
             scratch_bytes=self._arena.scratch_bytes,
-            layout=self._layouts[self._index.file[pages]],
+            layout=self._layouts[entries.file],
             wanted=self._columns.wanted,
             offsets=self._columns.offsets,
             rows=self._columns.rows,
@@ -114,9 +114,9 @@ class PageReader:
             self._unfinished.remove(wait)
             for status, page in statuses:
                 if status == READ_FAILED:
-                    self._raise_read_failure(pages[page])
+                    self._raise_read_failure(int(pages[page]), entries, page)
                 if status == PAGE_DAMAGED:
-                    self._raise_damage(pages[page])
+                    self._raise_damage(int(pages[page]), entries, page)
             self.counts.pages_read += len(pages)
             self.counts.seeks += positionings
             self.counts.bytes_read += blocks * BLOCK_BYTES
@@ -129,9 +129,8 @@ class PageReader:
             wait()
         self._open.close_all_but(frozenset())
 
-    def _descriptors_of(self, pages: Array) -> Array:
+    def _descriptors_of(self, files: Array) -> Array:
         """The open file of each page; keeps at most so many files open that reads under way still need."""
-        files = self._index.file[pages]
         needed = frozenset(np.unique(files).tolist())
         descriptors = self._open.descriptors
         if len(descriptors) > _MOST_OPEN_FILES:
@@ -144,21 +143,23 @@ class PageReader:
         self._in_flight = needed
         return table[files]
 
-    def _place(self, page: int) -> str:
-        file = self._files[self._index.file[page]]
-        return f"{file.path}, page {page} at byte {int(self._index.block[page]) * BLOCK_BYTES}"
+    def place(self, page: int, entries: PageIndex, at: int) -> str:
+        """Where a page is, whose entry is at this place of the entries."""
+        file = self._files[entries.file[at]]
+        return f"{file.path}, page {page} at byte {int(entries.block[at]) * BLOCK_BYTES}"
 
-    def _raise_read_failure(self, page: int) -> None:
-        file = self._files[self._index.file[page]]
+    def _raise_read_failure(self, page: int, entries: PageIndex, at: int) -> None:
+        file = self._files[entries.file[at]]
         size = os.path.getsize(file.path)
         if size < file.bytes:
             raise CorruptionError(
-                f"{self._place(page)} or one behind it is cut off: {size} bytes are left of {file.bytes}; "
-                "restore it or build it anew"
+                f"{self.place(page, entries, at)} or one behind it is cut off: {size} bytes are left of "
+                f"{file.bytes}; restore it or build it anew"
             )
-        raise StorageError(f"cannot read {self._place(page)}: the device failed")
+        raise StorageError(f"cannot read {self.place(page, entries, at)}: the device failed")
 
-    def _raise_damage(self, page: int) -> None:
+    def _raise_damage(self, page: int, entries: PageIndex, at: int) -> None:
         raise CorruptionError(
-            f"{self._place(page)} is damaged (its checksum differs); restore the file or build it anew"
+            f"{self.place(page, entries, at)} is damaged (its checksum differs); restore the file or build "
+            "it anew"
         )

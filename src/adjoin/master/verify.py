@@ -2,6 +2,8 @@
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -9,35 +11,45 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adjoin.errors import CorruptionError
+from adjoin.errors import AdjoinError, CorruptionError
 from adjoin.master import files
 from adjoin.master.casts import texts_as_bytes
 from adjoin.master.datafile import DataFile, checksum_of, read_pages
-from adjoin.master.filter import KeyFilter
-from adjoin.master.index import PageIndex
+from adjoin.master.filter import CheckedFilter, KeyFilter
+from adjoin.master.index import CheckedIndex, PageIndex
 from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import IndexFile, Manifest
 from adjoin.master.versions import Home
 from adjoin.parts.arena import BLOCK_BYTES
 
 _CHUNK_BYTES = 16 << 20
+_CURE = "restore it or open an older version"
 
 
 def load_index(home: Home, manifest: Manifest) -> PageIndex:
     """Read and verify the index of a version."""
-    return PageIndex.from_bytes(_read_verified(home, manifest.index))
+    path = _path_of(home, manifest.index)
+    with _read_as_arrow(path):
+        index = PageIndex.from_bytes(_read_verified(path, manifest.index))
+    require_plausible(path, manifest, index)
+    return index
 
 
 def load_filter(home: Home, manifest: Manifest) -> KeyFilter | None:
     """Read and verify the filter of a version, if it has one."""
     file = manifest.filter
-    return KeyFilter.from_bytes(_read_verified(home, file), file.capacity) if file else None
+    if file is None:
+        return None
+    path = _path_of(home, file)
+    with _read_as_arrow(path):
+        return KeyFilter.from_bytes(_read_verified(path, file), file.capacity)
 
 
 class MappedIndex:
-    """Index and filter of a version, mapped and verified once for all in this process who read them.
+    """Index and filter of a version, opened once for all in this process who read them.
 
-    The memory is that of the system's file cache, so processes share it too.
+    Those that are checked are mapped: their memory is that of the system's file cache, so processes share it
+    too. What lies there is verified whenever it is used.
     """
 
     def __init__(self, home: Home, manifest: Manifest) -> None:
@@ -46,12 +58,97 @@ class MappedIndex:
 
     @cached_property
     def index(self) -> PageIndex:
-        return PageIndex.over(_map_verified(self._home, self._manifest.index))
+        return load_index(self._home, self._manifest)
 
     @cached_property
     def filter(self) -> KeyFilter | None:
+        return load_filter(self._home, self._manifest)
+
+    @cached_property
+    def checked_index(self) -> CheckedIndex:
+        mapped = _Mapped(_path_of(self._home, self._manifest.index), self._manifest.index)
+        with _read_as_arrow(mapped.path):
+            index = CheckedIndex(mapped.bytes, mapped.check, mapped.damage)
+        require_plausible(mapped.path, self._manifest, index)
+        return index
+
+    @cached_property
+    def checked_filter(self) -> CheckedFilter | None:
         file = self._manifest.filter
-        return KeyFilter.over(_map_verified(self._home, file), file.capacity) if file else None
+        if file is None:
+            return None
+        mapped = _Mapped(_path_of(self._home, file), file)
+        with _read_as_arrow(mapped.path):
+            return CheckedFilter(mapped.bytes, mapped.check, mapped.damage)
+
+
+class _Mapped:
+    """A file, mapped, and verified as a whole."""
+
+    def __init__(self, path: str, file: IndexFile) -> None:
+        self.path = path
+        descriptor = files.open_to_read(path)
+        try:
+            # Copied if somebody wrote to it, which nobody does; kernels want arrays that could be written.
+            self._mapping = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
+        except ValueError as error:
+            raise CorruptionError(f"{path} is empty; {_CURE}") from error
+        except OSError as error:
+            raise files.storage_error(path, error) from error
+        finally:
+            os.close(descriptor)
+        _verify_checksum(path, file, self._mapping)
+        self.bytes: NDArray[np.uint8] = np.frombuffer(self._mapping, np.uint8)
+
+    def check(self) -> None:
+        """Raise an error if the file has become shorter."""
+        size = self._mapping.size()
+        if size < len(self.bytes):
+            raise CorruptionError(
+                f"{self.path} is cut off: {size} bytes are left of {len(self.bytes)}; {_CURE}"
+            )
+
+    def damage(self, where: str) -> CorruptionError:
+        return CorruptionError(f"{self.path}: {where} is damaged (checksum differs); {_CURE}")
+
+
+@contextmanager
+def _read_as_arrow(path: str) -> Iterator[None]:
+    """Say which file it is that Arrow cannot read."""
+    try:
+        yield
+    except (pa.ArrowException, KeyError, ValueError, AttributeError, OSError) as error:
+        if isinstance(error, AdjoinError):
+            raise
+        raise CorruptionError(f"{path} is damaged ({type(error).__name__}: {error}); {_CURE}") from error
+
+
+def require_plausible(path: str, manifest: Manifest, index: PageIndex | CheckedIndex) -> None:
+    """Raise CorruptionError unless every page has rows and lies inside of a file, in the order of keys."""
+    fault = _fault_of(manifest, len(index), index.parts())
+    if fault:
+        raise CorruptionError(f"{path}: {fault}; the index contradicts itself")
+
+
+def _fault_of(manifest: Manifest, pages: int, parts: Iterator[PageIndex]) -> str:
+    """What cannot be, of entries in the order of keys, else nothing."""
+    if pages != manifest.pages:
+        return f"{pages} pages, the manifest says {manifest.pages}"
+    ends = [(file.bytes - file.footer_bytes) // BLOCK_BYTES for file in manifest.files]
+    end_blocks = np.array(ends, np.int64)
+    rows, before = 0, np.iinfo(np.int64).min
+    for part in parts:
+        if part.fault():
+            return part.fault()
+        if before > part.first[:1].min(initial=np.iinfo(np.int64).max):
+            return "pages are not in the order of keys"
+        if part.file.max(initial=-1) >= len(end_blocks):
+            return "a page lies in no file of the manifest"
+        if (part.block.astype(np.int64) + part.blocks > end_blocks[part.file]).any():
+            return "a page ends behind its file"
+        rows += int(part.rows.sum(dtype=np.int64))
+        before = int(part.last[-1:].max(initial=before))
+    return "" if rows == manifest.rows else f"{rows} rows, the manifest says {manifest.rows}"
 
 
 def verify(home: Home, version: int) -> None:
@@ -65,47 +162,29 @@ def verify(home: Home, version: int) -> None:
 def _verify_relation(home: Home, manifest: Manifest) -> None:
     index = load_index(home, manifest)
     key_filter = load_filter(home, manifest)
-    _verify_index(os.path.join(home.index_dir, manifest.index.name), manifest, index)
+    _verify_index(_path_of(home, manifest.index), manifest, index)
     for file in manifest.files:
         file.verify_envelope()
     _Pages(home, manifest, index, key_filter).verify()
 
 
-def _read_verified(home: Home, file: IndexFile) -> bytearray:
-    path = os.path.join(home.index_dir, file.name)
+def _path_of(home: Home, file: IndexFile) -> str:
+    return os.path.join(home.index_dir, file.name)
+
+
+def _read_verified(path: str, file: IndexFile) -> bytearray:
     data = files.read_file(path)
     _verify_checksum(path, file, data)
     return data
 
 
-def _map_verified(home: Home, file: IndexFile) -> NDArray[np.uint8]:
-    path = os.path.join(home.index_dir, file.name)
-    descriptor = files.open_to_read(path)
-    try:
-        # Copied if somebody wrote to it, which nobody does; kernels want arrays that could be written.
-        data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
-    except ValueError as error:
-        raise CorruptionError(f"{path} is empty; restore it or open an older version") from error
-    except OSError as error:
-        raise files.storage_error(path, error) from error
-    finally:
-        os.close(descriptor)
-    _verify_checksum(path, file, data)
-    return np.frombuffer(data, np.uint8)
-
-
 def _verify_checksum(path: str, file: IndexFile, data: Any) -> None:
     if checksum_of(data) != file.checksum:
-        raise CorruptionError(f"{path} is damaged (checksum differs); restore it or open an older version")
+        raise CorruptionError(f"{path} is damaged (checksum differs); {_CURE}")
 
 
 def _verify_index(path: str, manifest: Manifest, index: PageIndex) -> None:
     try:
-        index.check_invariants()
-        assert len(index) == manifest.pages, f"{len(index)} pages, the manifest says {manifest.pages}"
-        rows = int(index.rows.sum(dtype=np.int64))
-        assert rows == manifest.rows, f"{rows} rows, the manifest says {manifest.rows}"
-        assert (index.file < len(manifest.files)).all(), "a page lies in no file of the manifest"
         for ordinal, file in enumerate(manifest.files):
             _check_places(file, index.take(index.file == ordinal))
     except AssertionError as error:

@@ -250,8 +250,10 @@ class AutoJoin(SemiStreamJoin):
         self._row_bytes = batch.nbytes / batch.num_rows
         low, high, valid = self._spec.predicate.bounds(sample)
         rows = slice(None) if valid is None else valid
-        start = np.searchsorted(self._master.index.last, low[rows])
-        stop = np.searchsorted(self._master.index.first, high[rows], "right")
+        low, high = low[rows], high[rows]
+        start, stop = np.empty(len(low), np.int32), np.empty(len(low), np.int32)
+        order = np.argsort(low, kind="stable")
+        start[order], stop[order] = self._master.checked_index.locate(low[order], high[order])
         if len(start):
             self._pages_per_row = max(1.0, float(np.maximum(stop - start, 0).mean()))
             count_pages(start, stop, self._counts)
@@ -292,7 +294,7 @@ class AutoJoin(SemiStreamJoin):
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
         counts, _ = coarser(self._counts, self._work_bytes)
         weights = without_chance(counts) if counts.any() else np.ones(len(counts))
-        index_bytes = 0 if self._options.get("shared_index") else master.index.nbytes
+        index_bytes = 0 if self._options.get("shared_index") else master.checked_index.nbytes
         scanned = self._setting(_SCAN_BYTES, 0)
         loaded = self._setting(_LOAD_BYTES + _LOAD_PAIR_BYTES * self._pages_per_row, index_bytes)
         phased = self._setting(_PHASE_BYTES + _PHASE_PAIR_BYTES * self._pages_per_row, index_bytes)

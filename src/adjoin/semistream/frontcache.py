@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import AdjoinError, ArenaError
-from adjoin.kernels.search import locate_pages
 from adjoin.kernels.types import Array
-from adjoin.master.index import PageIndex
+from adjoin.master.index import CheckedIndex
 from adjoin.master.master import Master
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.cachesizes import CacheSizes
@@ -103,13 +102,13 @@ class FrontCache:
         self._budget.set(GUEST, 0)
         self._join.cede(0)
 
-    def refresh(self, before: PageIndex) -> None:
+    def refresh(self, before: CheckedIndex) -> None:
         """The join behind goes on with another version; this was the index of the one before."""
         if self.rows is None:
             self._open()
         else:
             keys = self.rows.keys()
-            self.rows.drop(keys[is_changed(keys, before, self._pages.master.index)])
+            self.rows.drop(keys[is_changed(keys, before, self._pages.master.checked_index)])
 
     def close(self, *, is_sound: bool) -> None:
         """Let go of the memory; where that outlives, leave the rows if all is as it should be."""
@@ -165,7 +164,7 @@ class FrontCache:
                 with master.at(left["version"]) as before:
                     if before.index_name != left["index"]:
                         return False
-                    self.refresh(before.index)
+                    self.refresh(before.checked_index)
             except AdjoinError:
                 return False
         self._join.observe(self._observe)
@@ -252,8 +251,8 @@ class FrontCache:
 
         A key that fills pages is left to the join behind where that keeps the pages that are wanted most.
         """
-        index, keys = self._pages.index, joined.keys[chosen]
-        start, stop = locate_pages(keys, keys, index.first, index.last)
+        keys = joined.keys[chosen]
+        start, stop = self._pages.index.locate(keys, keys)
         owner = np.repeat(np.arange(len(chosen)), joined.rows)
         slots = places.slots[joined.pairs].astype(np.int64)
         pages = np.unique((owner << 32 | slots)[chosen[owner]]) >> 32

@@ -193,7 +193,7 @@ class FrontStaged(SemiStreamJoin):
         yield from self._join.idle(seconds)
 
     def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
-        before = self._pages.master.index
+        before = self._pages.master.checked_index
         yield from self._join.refresh(master)
         self._cache.refresh(before)
         if self._stream_schema is not None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from adjoin.kernels.search import locate_pages
 from adjoin.kernels.types import Array
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
@@ -92,8 +91,7 @@ class Loads(Lookup):
         """The first page that the oldest row still waits for."""
         number = self.queue.oldest(1)
         ((part, _, row),) = self.queue.parts_of(number)
-        index = self._pages.index
-        start, stop = locate_pages(part.rows.low[row], part.rows.high[row], index.first, index.last)
+        start, stop = self._pages.index.locate(part.rows.low[row], part.rows.high[row])
         pages = np.arange(start[0], stop[0])
         return int(pages[np.argmax(self._needs.has(int(number[0]), pages))])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.grouping import make_pairs
-from adjoin.kernels.search import expand, locate_pages
+from adjoin.kernels.search import expand
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.parts.portions import portions
@@ -31,8 +31,7 @@ class Lookup(Answering):
         """Answer the rows whose pages are all cached; the others wait."""
         rows, valid = self._rows_of(taken)
         order = self._search_order(rows, valid)
-        index = self._pages.index
-        start, stop = locate_pages(rows.low[order], rows.high[order], index.first, index.last)
+        start, stop = self._pages.index.locate(rows.low[order], rows.high[order])
         waits = np.zeros(len(rows), bool)
         swept = 0
         limit = self._limit_needs

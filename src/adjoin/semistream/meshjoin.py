@@ -61,7 +61,8 @@ class Scan(Answering):
     def _lay_out(self) -> None:
         """The order in which pages lie on the disk, cut into portions."""
         index = self._pages.index
-        self._order = np.lexsort((index.block, index.file)).astype(np.int32)
+        positions = [np.empty(0, np.int64), *map(self._pages.reader.position, index.parts())]
+        self._order = np.argsort(np.concatenate(positions)).astype(np.int32)
         size = self._pages.split.wave_pages
         if self._is_even and len(index):
             size = -(-len(index) // -(-len(index) // size))

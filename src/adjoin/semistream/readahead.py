@@ -8,6 +8,7 @@ import numpy as np
 
 from adjoin.errors import AdjoinError
 from adjoin.kernels.types import Array
+from adjoin.master.index import PageIndex
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.pagecache import ABSENT
 from adjoin.parts.readplan import ReadPlan, cut_scans, make_plan
@@ -47,13 +48,13 @@ def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wa
         wanted: Numbers of the pages to read.
         max_scan: Most pages that one scan covers.
     """
-    position = pages.reader.position(wanted)
-    order = np.argsort(position)
-    oversize = pages.is_oversize(wanted[order])
+    entries = pages.index.take(wanted)
+    order = np.argsort(pages.reader.position(entries))
+    oversize = pages.is_oversize(entries)[order]
     keep = _Keep(pages, wanted)
     under_way: list[_Reading] = []
     try:
-        for reading in _readings(pages, wanted, position, order[~oversize], max_scan):
+        for reading in _readings(pages, wanted, entries, order[~oversize], max_scan):
             under_way.append(reading)
             if len(under_way) == pages.split.waves:
                 yield from _arrive(under_way, keep)
@@ -64,50 +65,53 @@ def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wa
             with suppress(AdjoinError):
                 reading.wait()
     for chosen in order[oversize]:
-        yield from _read_oversize(pages, wanted, chosen)
+        yield from _read_oversize(pages, wanted, entries, chosen)
 
 
 def read_each(pages: Residence, wanted: Array) -> Iterator[Wave]:
     """Read a page for every entry, whether or not it was read before, each on its own."""
-    order = np.argsort(pages.reader.position(wanted), kind="stable")
-    oversize = pages.is_oversize(wanted[order])
+    entries = pages.index.take(wanted)
+    order = np.argsort(pages.reader.position(entries), kind="stable")
+    oversize = pages.is_oversize(entries)[order]
     for chosen in order[oversize]:
-        yield from _read_oversize(pages, wanted, chosen)
+        yield from _read_oversize(pages, wanted, entries, chosen)
     order = order[~oversize]
     every = np.arange(len(order), dtype=np.int32)
-    blocks = pages.index.blocks[wanted[order]].astype(np.int64)
+    blocks = entries.blocks[order].astype(np.int64)
     plan = ReadPlan(every, every, blocks, np.zeros(len(order), bool))
-    for begin, end in _cut_waves(plan, pages.index.file[wanted[order]], pages.split.wave_pages):
-        slots = every[: end - begin]
-        pages.reader.start(wanted[order[begin:end]], slots, plan, begin, end)()
-        yield Wave(order[begin:end], slots)
+    for begin, end in _cut_waves(plan, entries.file[order], pages.split.wave_pages):
+        slots, chosen = every[: end - begin], order[begin:end]
+        pages.reader.start(wanted[chosen], entries.take(chosen), slots, plan, begin, end)()
+        yield Wave(chosen, slots)
 
 
 def _readings(
-    pages: Residence, wanted: Array, position: Array, order: Array, max_scan: int
+    pages: Residence, wanted: Array, entries: PageIndex, order: Array, max_scan: int
 ) -> Iterator[_Reading]:
     """Begins to read a wave each time it is asked, in turn to each part of the landing."""
     if len(order) == 0:
         return
-    index, cost = pages.index, pages.reader.cost
+    cost = pages.reader.cost
+    position = pages.reader.position(entries)[order]
     wave_pages = pages.split.wave_pages
     page_blocks = pages.split.slot_bytes // BLOCK_BYTES
-    blocks = index.blocks[wanted[order]].astype(np.int64)
+    blocks = entries.blocks[order].astype(np.int64)
     plan = make_plan(
-        position[order],
+        position,
         blocks,
         cost.positioning_seconds,
         cost.block_seconds,
         max_scan * page_blocks,
         len(order),
     )
-    plan = cut_scans(plan, position[order], blocks, wave_pages)
-    file = index.file[wanted[order[plan.first]]]
+    plan = cut_scans(plan, position, blocks, wave_pages)
+    file = entries.file[order[plan.first]]
     for number, (begin, end) in enumerate(_cut_waves(plan, file, wave_pages)):
         chosen = order[plan.first[begin] : plan.last[end - 1] + 1]
         first = number % pages.split.waves * wave_pages
         slots = np.arange(first, first + len(chosen), dtype=np.int32)
-        yield _Reading(Wave(chosen, slots), pages.reader.start(wanted[chosen], slots, plan, begin, end))
+        wait = pages.reader.start(wanted[chosen], entries.take(chosen), slots, plan, begin, end)
+        yield _Reading(Wave(chosen, slots), wait)
 
 
 def _cut_waves(plan: ReadPlan, file: Array, wave_pages: int) -> Iterator[tuple[int, int]]:
@@ -129,12 +133,12 @@ def _arrive(under_way: list[_Reading], keep: "_Keep") -> Iterator[Wave]:
     keep.settle(reading.wave)
 
 
-def _read_oversize(pages: Residence, wanted: Array, chosen: int) -> Iterator[Wave]:
+def _read_oversize(pages: Residence, wanted: Array, entries: PageIndex, chosen: int) -> Iterator[Wave]:
     """A page larger than a slot has one place, is joined there, and is not cached."""
-    page = wanted[chosen : chosen + 1]
+    page, entry = wanted[chosen : chosen + 1], entries.take(np.array([chosen]))
     slot = np.array([pages.arena.oversize_slot], np.int32)
-    plan = make_plan(pages.reader.position(page), pages.index.blocks[page].astype(np.int64), 0.0, 0.0, 1, 1)
-    pages.reader.start(page, slot, plan, 0, 1)()
+    plan = make_plan(pages.reader.position(entry), entry.blocks.astype(np.int64), 0.0, 0.0, 1, 1)
+    pages.reader.start(page, entry, slot, plan, 0, 1)()
     yield Wave(np.array([chosen]), slot)
 
 

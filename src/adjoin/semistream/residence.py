@@ -10,8 +10,8 @@ import numpy as np
 
 from adjoin.kernels.types import Array
 from adjoin.master.device import Device
-from adjoin.master.filter import KeyFilter
-from adjoin.master.index import PageIndex
+from adjoin.master.filter import CheckedFilter, KeyFilter
+from adjoin.master.index import CheckedIndex, PageIndex
 from adjoin.master.master import Master
 from adjoin.master.reader import PageReader, ReadCounts
 from adjoin.parts.arena import BLOCK_BYTES, Arena
@@ -116,8 +116,9 @@ class Residence:
         word = (self.arena.slot_base[slots] + key_offset[slots]) >> 3
         return self.arena.words[word], self.arena.words[word + self.columns.rows[slots] - 1]
 
-    def is_oversize(self, pages: Array) -> Array:
-        return self.index.blocks[pages] * BLOCK_BYTES > self.split.slot_bytes
+    def is_oversize(self, entries: PageIndex) -> Array:
+        """Whether pages are longer than a slot."""
+        return entries.blocks.astype(np.int64) * BLOCK_BYTES > self.split.slot_bytes
 
     def make_room(self, wanted_bytes: int, *, ask_guest: bool = True) -> bool:
         """Free so many bytes of the budget, evicting pages if need be; False if it cannot be done."""
@@ -169,7 +170,8 @@ class Residence:
         """Go on with another version: pages that both have stay in memory."""
         has_room = self.make_room(self._index_growth(master))
         cached = self.cache.snapshot()
-        first, checksum = self.index.first[cached.pages], self.index.checksum[cached.pages]
+        entries = self.index.take(cached.pages)
+        first, checksum = entries.first, entries.checksum
         counts = self.reader.counts
         self.reader.close()
         self.master.close()
@@ -206,10 +208,12 @@ class Residence:
 
     def _load(self, master: Master) -> None:
         self.master = master.at(master.version)  # a pin of its own, whatever the caller does with his
-        self.index: PageIndex = self.master.index if self._shared_index else self.master.load_index()
-        self.filter: KeyFilter | None = (
-            self.master.filter if self._shared_index else self.master.load_filter()
-        )
+        self.index: PageIndex | CheckedIndex
+        self.filter: KeyFilter | CheckedFilter | None
+        if self._shared_index:
+            self.index, self.filter = self.master.checked_index, self.master.checked_filter
+        else:
+            self.index, self.filter = self.master.load_index(), self.master.load_filter()
 
     def _drop_index(self) -> None:
         self.index = PageIndex.empty()
@@ -276,7 +280,7 @@ class Residence:
             self._identities()  # has its room from the start, so that leaving cannot fail for want of it
 
     def _open_reader(self) -> None:
-        self.reader = PageReader(self.master, self.index, self.arena, self.columns, self._device)
+        self.reader = PageReader(self.master, self.arena, self.columns, self._device)
 
     def _account_pages(self) -> None:
         slots_bytes = (self.split.landing_slots + self.arena.capacity + 1) * self.split.slot_cost
@@ -344,8 +348,9 @@ class Residence:
         first, checksum = self._identities()
         slots = self.cache.slots()
         pages = self.cache.pages()
-        first[slots] = self.index.first[pages]
-        checksum[slots] = self.index.checksum[pages]
+        entries = self.index.take(pages)
+        first[slots] = entries.first
+        checksum[slots] = entries.checksum
         self._memory.leave(
             {
                 "split": asdict(self.split),
@@ -379,13 +384,14 @@ class Residence:
 
 def least_memory(master: Master, *, shared_index: bool = False, pages: type[PageMemory] = PageMemory) -> int:
     """The least budget that works for an operator that needs all columns of the master."""
-    index_bytes = _index_bytes(master.index, master.filter, is_shared=shared_index)
+    index, filter_ = master.checked_index, master.checked_filter
+    index_bytes = _index_bytes(index, filter_, is_shared=shared_index)
     columns = master.stored.laid_out().columns
-    return least_bytes(_demand(master.index, index_bytes, master.page_bytes, columns, pages))
+    return least_bytes(_demand(index, index_bytes, master.page_bytes, columns, pages))
 
 
 def _demand(
-    index: PageIndex,
+    index: PageIndex | CheckedIndex,
     index_bytes: int,
     page_bytes: int,
     columns: list[Column],
@@ -402,7 +408,9 @@ def _demand(
     )
 
 
-def _index_bytes(index: PageIndex, filter_: KeyFilter | None, *, is_shared: bool) -> int:
+def _index_bytes(
+    index: PageIndex | CheckedIndex, filter_: KeyFilter | CheckedFilter | None, *, is_shared: bool
+) -> int:
     """Index and filter, unless somebody else accounts for them, and the counters of pages."""
     own_bytes = 0 if is_shared else index.nbytes + (filter_.nbytes if filter_ else 0)
     return own_bytes + len(index) * PageCache.bytes_per_page

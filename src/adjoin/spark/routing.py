@@ -52,7 +52,8 @@ def _groups(key: Column, master: Master) -> list[Column]:
     """The place of a key's group in the random order; hashed keys are in random order already."""
     if not master.codec.ordered or not _has_code(master.codec.types[0]) or not master.pages:
         return []
-    span = int(master.index.last[-1]) - int(master.index.first[0])
+    least, most = master.checked_index.key_range
+    span = most - least
     bits = max(0, (span * _PAGES_PER_GROUP // master.pages).bit_length() - 1)
     return [F.xxhash64(F.shiftright(key, min(bits, 62)))]
 

@@ -1,0 +1,189 @@
+"""The index and the filter where they lie in their files: searched as in memory, and never believed."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adjoin.errors import CorruptionError
+from adjoin.kernels.search import locate_pages
+from adjoin.master.filter import CheckedFilter, KeyFilter
+from adjoin.master.index import CheckedIndex, PageIndex
+from adjoin.master.master import Master
+from adjoin.master.verify import require_plausible
+from adjoin.master.versions import Home
+from tests.unit.master.tables import build_master, products
+
+
+def index_of(pages: int, seed: int, widest: int = 20) -> PageIndex:
+    """Entries in the order of keys; pages share keys now and then."""
+    random = np.random.default_rng(seed)
+    ends = np.cumsum(random.integers(0, widest, 2 * pages))
+    whole = random.integers(1, 1000, (4, pages), np.int32)
+    return PageIndex(ends[::2], ends[1::2], *whole, random.integers(0, 1 << 64, pages, np.uint64))
+
+
+def mapped(data: pa.Buffer) -> np.ndarray:
+    return np.frombuffer(bytearray(data), np.uint8)
+
+
+def damaged(where: str) -> CorruptionError:
+    return CorruptionError(where)
+
+
+def checked(index: PageIndex) -> tuple[CheckedIndex, np.ndarray]:
+    """The index over bytes that can be changed."""
+    data = mapped(index.to_bytes())
+    return CheckedIndex(data, lambda: None, damaged), data
+
+
+@given(
+    pages=st.integers(0, 150),
+    seed=st.integers(0, 99),
+    keys=st.lists(st.integers(-5, 3000), max_size=40),
+    reach=st.sampled_from([0, 1, 30, 2000, -1]),
+)
+def test_searching_in_the_file_finds_what_searching_in_memory_does(pages, seed, keys, reach):
+    index = index_of(pages, seed)
+    low = np.sort(np.array(keys, np.int64))
+    both = checked(index)[0].locate(low, low + reach)
+    for found, wanted in zip(both, locate_pages(low, low + reach, index.first, index.last), strict=True):
+        assert found.tolist() == wanted.tolist()
+
+
+@given(pages=st.integers(1, 150), seed=st.integers(0, 99))
+def test_entries_of_the_file_are_those_that_were_written(pages, seed):
+    index = index_of(pages, seed)
+    chosen = np.random.default_rng(seed).integers(0, pages, 50)
+    assert checked(index)[0].take(chosen).to_bytes().equals(index.take(chosen).to_bytes())
+    assert checked(index)[0].typical_blocks == index.typical_blocks
+    assert checked(index)[0].largest_blocks == index.largest_blocks
+    assert checked(index)[0].nbytes == index.nbytes
+    assert PageIndex.from_bytes(index.to_bytes().to_pybytes()).to_bytes().equals(index.to_bytes())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_change_of_the_file_goes_unnoticed_by_what_it_concerns(seed):
+    """Every answer is the right one, or names the block; both happen."""
+    index = index_of(300, seed)
+    random = np.random.default_rng(seed)
+    low = np.sort(random.integers(0, int(index.last[-1]) + 5, 20))
+    high = low + random.integers(0, 200, 20)
+    pages = random.integers(0, 300, 20)
+    spans = [span.tolist() for span in locate_pages(low, high, index.first, index.last)]
+    entries = index.take(pages).to_bytes()
+    refused = 0
+    for _ in range(150):
+        it, data = checked(index)
+        for place in random.integers(0, len(data), random.integers(1, 30)):
+            data[place] ^= np.uint8(1 << random.integers(8))
+        try:
+            assert [span.tolist() for span in it.locate(low, high)] == spans
+            assert it.take(pages).to_bytes().equals(entries)
+        except CorruptionError as error:
+            refused += str(error).startswith("block")
+    assert refused > 0
+
+
+def test_every_changed_word_of_an_entry_is_found():
+    index = index_of(40, 1)
+    for name in ("first", "last", "file", "block", "blocks", "rows", "checksum"):
+        it, data = checked(index)
+        begin = data.tobytes().index(getattr(index, name).tobytes())
+        data[begin + 33 * getattr(index, name).itemsize] ^= 1
+        it.take(np.arange(32))
+        with pytest.raises(CorruptionError, match="block 1, which has the entries of pages 32 to 39"):
+            it.take(np.array([3, 39]))
+
+
+def test_blocks_of_an_older_index_are_found():
+    """Every sum is right, but is that of other entries."""
+    it, data = checked(index_of(300, 1))
+    data[:] = mapped(index_of(300, 2).to_bytes())
+    with pytest.raises(CorruptionError, match="block 0"):
+        it.locate(np.array([100]), np.array([100]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_key_is_lost_by_a_changed_filter(seed):
+    random = np.random.default_rng(seed)
+    keys = random.integers(-(1 << 62), 1 << 62, 2000)
+    absent = random.integers(-(1 << 62), 1 << 62, 2000)
+    filter_ = KeyFilter.for_keys(2000, 8)
+    filter_.add(keys)
+    refused = 0
+    for flips in [0, *random.integers(1, 40, 60)]:
+        data = mapped(filter_.to_bytes())
+        it = CheckedFilter(data, lambda: None, damaged)
+        places = random.integers(0, len(data), flips)
+        data[places] ^= np.uint8(1 << random.integers(8))
+        try:
+            assert it.contains(keys).all()
+            assert flips or (it.contains(absent) == filter_.contains(absent)).all()
+            it.contains(absent)
+        except CorruptionError as error:
+            refused += str(error).startswith("block")
+    assert refused > 0
+
+
+@pytest.fixture
+def master(tmp_path) -> Master:
+    return build_master(products(2000), "id", tmp_path / "m", filter_bits=8)
+
+
+def paths_of(master: Master) -> tuple[str, str]:
+    home = Home(master.path)
+    manifest = home.read_manifest(1)
+    assert manifest.filter is not None
+    return os.path.join(home.index_dir, manifest.index.name), os.path.join(
+        home.index_dir, manifest.filter.name
+    )
+
+
+@pytest.mark.parametrize("size", [0, 100, -1])
+def test_a_file_that_is_cut_off_after_it_was_mapped_is_named_and_no_signal(master, size):
+    index, filter_ = master.checked_index, master.checked_filter
+    assert filter_ is not None
+    for path in paths_of(master):
+        os.truncate(path, size if size >= 0 else os.path.getsize(path) - 1)
+    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[0]} is cut off"):
+        index.locate(np.array([1]), np.array([1]))
+    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[0]} is cut off"):
+        index.take(np.array([1]))
+    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[1]} is cut off"):
+        filter_.contains(np.array([1]))
+
+
+def test_entries_that_cannot_be_are_refused_though_their_checksums_are_right(master):
+    manifest = Home(master.path).read_manifest(1)
+    require_plausible("the index", manifest, master.index)
+    for name, value, fault in (
+        ("file", 1, "no file of the manifest"),
+        ("file", -1, "lies in no file"),
+        ("block", 1 << 20, "ends behind its file"),
+        ("blocks", 1 << 30, "ends behind its file"),
+        ("block", 0, "header"),
+        ("rows", 0, "no rows"),
+        ("blocks", -5, "no bytes"),
+        ("rows", 5, "the manifest says 2000"),
+        ("first", -7, "order of keys"),
+    ):
+        index = PageIndex.concat([master.index])
+        getattr(index, name)[2] = value
+        with pytest.raises(CorruptionError, match=f"the index: .*{fault}"):
+            require_plausible("the index", manifest, index)
+        with pytest.raises(CorruptionError, match=f"the index: .*{fault}"):
+            require_plausible("the index", manifest, checked(index)[0])
+
+
+def test_an_index_of_the_first_format_can_be_read():
+    index = index_of(70, 3)
+    names = ["first", "last", "file", "block", "blocks", "rows", "checksum"]
+    batch = pa.record_batch([pa.array(getattr(index, name)) for name in names], names=names)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    assert PageIndex.from_first_format(sink.getvalue().to_pybytes()).to_bytes().equals(index.to_bytes())
