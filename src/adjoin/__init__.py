@@ -34,6 +34,7 @@ from adjoin.semistream.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
 from adjoin.semistream.xhybridjoin import XHybridJoin
 from adjoin.spark.engine import SparkEngine
+from adjoin.spark.raised import reason
 from adjoin.streamjoin.diner import DINER
 from adjoin.streamjoin.hashmerge import HashMergeJoin
 from adjoin.streamjoin.miner import MINER
@@ -92,6 +93,7 @@ __all__ = [
     "__version__",
     "enrich",
     "etl",
+    "reason",
 ]
 
 register(SparkEngine())

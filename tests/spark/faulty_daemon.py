@@ -18,7 +18,8 @@ from pyspark import TaskContext, daemon
 
 from adjoin.master import files
 from adjoin.master.queries import QueryRecords
-from adjoin.spark.task import EnrichTask, MicroBatch
+from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.task import EnrichTask
 from tests.spark.programs import kill_group
 
 PLAN = "ADJOIN_TEST_PLAN"

@@ -12,7 +12,7 @@ from adjoin.master.changing import checked_txn, in_turn
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
 from adjoin.parts.durations import parse_duration
-from adjoin.spark.task import MicroBatch
+from adjoin.spark.microbatch import MicroBatch
 
 
 def apply_changes(

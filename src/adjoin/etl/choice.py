@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
 from adjoin.semistream.spec import On, make_spec
-from adjoin.spark.naming import column, free_name
+from adjoin.spark.naming import column, found_key, found_names, free_name
 from adjoin.spark.routing import is_hashable
 
 Order = str | Column | Sequence[str | Column]
@@ -33,9 +33,8 @@ def one_per_key(df: DataFrame, keys: Sequence[str], order: Sequence[Column] = ()
 
 def key_columns(df: DataFrame, master: Master, on: On) -> tuple[str, ...]:
     """Columns of the DataFrame with the master's key, in the master's order."""
-    keys = make_spec(master, on, "anti").predicate.columns
-    require_columns(df, keys, "on")
-    return keys
+    keys = make_spec(master, found_key(df, master.key, on), "anti").predicate.columns
+    return tuple(require_columns(df, keys, "on"))
 
 
 def has_key(keys: Sequence[str]) -> Column:
@@ -75,12 +74,16 @@ def order_of(df: DataFrame, order_by: Order | None) -> list[Column]:
     for one in given:
         if not isinstance(one, str | Column):
             raise OptionError(f"order_by={one!r}: give names of columns, or columns")
-    require_columns(df, [one for one in given if isinstance(one, str)], "order_by")
-    return [column(one).asc_nulls_last() if isinstance(one, str) else one for one in given]
+    return [
+        column(*require_columns(df, [one], "order_by")).asc_nulls_last() if isinstance(one, str) else one
+        for one in given
+    ]
 
 
-def require_columns(df: DataFrame, names: Sequence[str], option: str) -> None:
-    """Raise a SchemaError unless the DataFrame has all these columns."""
-    missing = [name for name in names if name not in df.columns]
+def require_columns(df: DataFrame, names: Sequence[str], option: str) -> list[str]:
+    """The columns of the DataFrame with these names, as it spells them, or a SchemaError."""
+    found = found_names(df, names, df.columns)
+    missing = [name for name in found if name not in df.columns]
     if missing:
         raise SchemaError(f"{option}={missing[0]!r} is not a column of the DataFrame, which has {df.columns}")
+    return found

@@ -14,7 +14,7 @@ from adjoin.master.master import Master
 from adjoin.semistream.spec import On
 from adjoin.spark.enrich import enrich
 from adjoin.spark.jobs import as_raised, fetch
-from adjoin.spark.naming import column
+from adjoin.spark.naming import column, found_name
 
 
 def deduplicate(
@@ -73,6 +73,7 @@ def deduplicate(
     keys = key_columns(df, master, on)
     order = order_of(df, order_by)
     named = txn_of(df, txn, "deduplicate", keys)
+    options = {"name": "deduplicate", **options}
 
     def fresh(version: Master) -> DataFrame:
         joined = enrich(df, version, on, how="anti", version=version.version, **options)
@@ -100,7 +101,7 @@ def _is_empty(df: DataFrame) -> bool:
 def _as_stored(rows: DataFrame, master: Master, keys: Sequence[str]) -> DataFrame:
     """The columns that the master has too, under its names."""
     names = dict(zip(master.key, keys, strict=True))
-    shared = {name: names.get(name, name) for name in master.schema.names}
+    shared = {name: names.get(name) or found_name(rows, name, rows.columns) for name in master.schema.names}
     return rows.select(
         *[column(given).alias(name) for name, given in shared.items() if given in rows.columns]
     )

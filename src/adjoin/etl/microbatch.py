@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from adjoin.errors import OptionError
 from adjoin.master.changing import checked_txn
-from adjoin.spark.task import MicroBatch
+from adjoin.spark.microbatch import MicroBatch
 
 _FORM = """
     def load(batch, batch_id):

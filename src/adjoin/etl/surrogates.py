@@ -19,7 +19,7 @@ from adjoin.master.master import Master
 from adjoin.semistream.spec import On
 from adjoin.spark.enrich import enrich
 from adjoin.spark.jobs import fetch
-from adjoin.spark.naming import column, comparison
+from adjoin.spark.naming import column, comparison, found_name, found_names
 
 _SCANNED_BYTES = 64 << 20
 
@@ -61,7 +61,8 @@ def surrogate_keys(
         txn: Name and number of the change, `("sales", batch_id)`. By default those of the micro-batch,
             which Spark tells on classic, in the thread that runs the `foreachBatch` body. A name belongs
             to one call in the body and to one checkpoint.
-        **options: Options of `enrich`: `memory`, `algorithm`, `partitions`, `route`.
+        **options: Options of `enrich`: `memory`, `algorithm`, `partitions`, `route`, `name`. Under the name,
+            "surrogate_keys" by default, `EnrichListener` hears of both joins, that for new keys first.
 
     Returns:
         All rows of `df`, without the natural key columns, with the surrogate as last column.
@@ -86,9 +87,11 @@ def surrogate_keys(
     refuse_streaming(df, "surrogate_keys")
     master = master if isinstance(master, Master) else Master.open(master)
     natural = key_columns(df, master, on)
+    key = found_name(df, key, master.schema.names)
     _check(df, master, key, attributes, unknown_key)
     named = txn_of(df, txn, "surrogate_keys", [*natural, key])
     candidates = _candidates(df, master, natural, attributes)
+    options = {"name": "surrogate_keys", **options}
 
     def plan(base: Master) -> Planned | None:
         keys = list(base.key)
@@ -120,10 +123,14 @@ def _check(
     least = 0 if pa.types.is_unsigned_integer(type_) else -_most(type_) - 1
     if unknown_key is not None and not least <= unknown_key <= _most(type_):
         raise OptionError(f"unknown_key={unknown_key} is no value of {key!r}, which has type {type_}")
-    require_columns(df, attributes, "attributes")
-    for name in attributes:
+    for name in _stored_names(df, master, attributes):
         if name not in master.schema.names or name in (*master.key, key):
             raise SchemaError(f"attributes={name!r} is no column of the master beside its keys")
+
+
+def _stored_names(df: DataFrame, master: Master, attributes: Sequence[str]) -> list[str]:
+    """What the master calls the attributes; of a name that it lacks, what the DataFrame calls it."""
+    return found_names(df, require_columns(df, attributes, "attributes"), master.schema.names)
 
 
 def _candidates(
@@ -132,7 +139,10 @@ def _candidates(
     """The distinct natural keys under the master's names, with the attributes of one row each."""
     pairs = zip(natural, master.key, strict=True)
     keys = [comparable(df.schema[name]).alias(key) for name, key in pairs]
-    rows = df.where(has_key(natural)).select(*keys, *[column(name) for name in attributes])
+    given = require_columns(df, attributes, "attributes")
+    stored = _stored_names(df, master, attributes)
+    pairs = zip(given, stored, strict=True)
+    rows = df.where(has_key(natural)).select(*keys, *[column(name).alias(own) for name, own in pairs])
     return one_per_key(rows, master.key) if attributes else rows.distinct()
 
 
@@ -176,9 +186,10 @@ def _replaced(
     """The result; a natural key without a surrogate is refused, because it would be a hole in the facts."""
     missing = F.raise_error(
         F.lit(
-            f"a natural key has no {key}, although change set {change} has issued keys: either a row of the "
-            "master has a null there, or the rows are not those for which the keys were issued (give each "
-            "call and each checkpoint a txn of its own, and read from a source that repeats the same rows)"
+            f"adjoin.errors.OptionError: a natural key has no {key}, although change set {change} has issued "
+            "keys: either a row of the master has a null there, or the rows are not those for which the keys "
+            "were issued (give each call and each checkpoint a txn of its own, and read from a source that "
+            "repeats the same rows)"
         )
     )
     type_ = joined.schema[key].dataType

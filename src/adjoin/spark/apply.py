@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from adjoin.errors import NullKeyError, OptionError
 from adjoin.master.apply import ApplyOptions, Base, commit_next, rewrite, with_new_columns
 from adjoin.master.apply import apply as apply_here
-from adjoin.master.changes import check_names
+from adjoin.master.changes import OPERATION_COLUMN, check_names
 from adjoin.master.evolve import refuse_other
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
@@ -22,7 +22,7 @@ from adjoin.master.sequence import sequence_type
 from adjoin.master.source import plain_schema
 from adjoin.master.versions import Home
 from adjoin.spark.jobs import fetch, kept, run
-from adjoin.spark.naming import by_place
+from adjoin.spark.naming import by_place, found_name, found_names
 from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
 from adjoin.spark.types import arrow_schema_for_spark, from_spark, stream_schema
 
@@ -41,6 +41,7 @@ def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> 
     """
     if changes.isStreaming:
         raise OptionError("changes are a streaming DataFrame; call apply in foreachBatch")
+    changes, options = _as_spelled(changes, base.manifest, options)
     base = with_new_columns(base, plain_schema(arrow_schema_for_spark(changes.schema, "UTC", False)), options)
     if options.sequence is not None:
         sequence_type(base.manifest, _schema(changes, base.manifest), options.sequence)
@@ -57,6 +58,18 @@ def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> 
             return apply_here(home, base, fetch(changes, base.manifest.schema), options)
         cuts = page_cuts(base.index, found.cuts(task_count(found.rows, _ROWS_PER_TASK)))
         return _apply_on_executors(home, base, changes, options, encoder, cuts)
+
+
+def _as_spelled(
+    changes: DataFrame, manifest: Manifest, options: ApplyOptions
+) -> tuple[DataFrame, ApplyOptions]:
+    """Columns under the names that the master has for them, where the session takes both for the same."""
+    stored = [*manifest.schema.names, OPERATION_COLUMN]
+    order_by = tuple(found_names(changes, options.order_by, stored))
+    sequence = found_name(changes, options.sequence, stored) if options.sequence else options.sequence
+    names = found_names(changes, changes.columns, [*stored, *order_by, *([sequence] if sequence else [])])
+    renamed = changes if names == changes.columns else changes.toDF(*names)
+    return renamed, replace(options, order_by=order_by, sequence=sequence)
 
 
 def _schema(changes: DataFrame, manifest: Manifest) -> pa.Schema:

@@ -22,7 +22,7 @@ from adjoin.master.versions import Home
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.progress import Progress
 from adjoin.spark.jobs import run
-from adjoin.spark.naming import by_place
+from adjoin.spark.naming import by_place, found_names
 from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
 from adjoin.spark.types import arrow_schema_for_spark, nullable
 
@@ -42,6 +42,7 @@ def build(source: DataFrame, key: str | Sequence[str], home: Home, options: Buil
             "foreachBatch with Master.apply"
         )
     schema = plain_schema(arrow_schema_for_spark(nullable(source.schema), "UTC", False))
+    key = found_names(source, [key] if isinstance(key, str) else key, schema.names)
     layout = Layout.of(schema, key, options)
     names = layout.schema.names
     rows = by_place(source)

@@ -1,11 +1,8 @@
 """Telling the hosts that a query has ended, so that they free its page memory."""
 
-import atexit
-from contextlib import suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -17,9 +14,8 @@ from pyspark.sql.streaming.listener import (
 
 from adjoin.errors import AdjoinError
 from adjoin.master.queries import QueryRecords
-from adjoin.spark.task import MicroBatch
-
-_LISTENER_BUS = "org.apache.spark.sql.execution.streaming.runtime.StreamingQueryListenerBus"
+from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.quiet import quiet_listeners_at_exit
 
 
 class EndOfQueries(StreamingQueryListener):
@@ -67,19 +63,3 @@ def _listener(session: Any) -> EndOfQueries:
     session.streams.addListener(listener)
     quiet_listeners_at_exit()
     return listener
-
-
-@cache
-def quiet_listeners_at_exit() -> None:
-    """When this process ends and its session is not stopped, let Spark not complain that listeners are gone.
-
-    Java goes on for a moment, and cannot know that they end with Python. Hosts see that the driver has ended.
-    """
-    atexit.register(_quiet_listeners)
-
-
-def _quiet_listeners() -> None:
-    with suppress(Exception):  # there may be no Java, or none any more
-        java: Any = SparkContext._jvm
-        configurator = java.org.apache.logging.log4j.core.config.Configurator
-        configurator.setLevel(_LISTENER_BUS, java.org.apache.logging.log4j.Level.OFF)

@@ -2,12 +2,11 @@
 
 import datetime
 import hashlib
-import itertools
 import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,8 +25,9 @@ from adjoin.semistream.spec import JoinSpec, On, make_spec
 from adjoin.semistream.ssij.options import Deadline
 from adjoin.spark.cleaning import clean_up_after
 from adjoin.spark.hosting import DIRECTORY_SETTING
-from adjoin.spark.metrics import OBSERVATION, REPORT_COLUMN, REPORT_FIELD, observe_reports
-from adjoin.spark.naming import by_place, comparison
+from adjoin.spark.metrics import REPORT_COLUMN, REPORT_FIELD, next_name, observe_reports
+from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.naming import by_place, comparison, found_key, found_name, found_names
 from adjoin.spark.routing import ROUTES, route_by_range
 from adjoin.spark.sharing import default_partitions, share_of
 from adjoin.spark.task import EnrichTask
@@ -65,7 +65,9 @@ def enrich(
         df: The stream: a streaming DataFrame, or a batch one. On classic Spark and on Connect.
         master: A master, or the path of one, which every executor must see under the same name.
         on: Key: a name, a list of names, or `{"stream column": "master column"}`. Keys are compared by
-            value, texts byte by byte, whatever their collation.
+            value, strings bytewise, ignoring collation. Here and in all other arguments, column names of
+            stream and master are found as the session finds them (`spark.sql.caseSensitive`); in the
+            result they are those of the data.
         how: "inner", "left", "semi" or "anti".
         columns: Master columns to put out, in this order; all by default.
         memory: Budget of the whole operator on one host: bytes, or text such as "256MB".
@@ -124,13 +126,13 @@ def enrich(
     if name is not None and not (isinstance(name, str) and name):
         raise OptionError(f"name={name!r}: give a text")
     join: dict[str, Any] = {
-        "on": on,
+        **_found(df, master, on, columns, between),
         "how": how,
-        "columns": columns,
         "within": within,
-        "between": between,
         "suffix": suffix,
     }
+    if isinstance(deadline, str):
+        deadline = found_name(df, deadline, df.columns)
     spec = make_spec(master, **join)
     if deadline is not None and not kind.keeps_deadlines:
         raise OptionError(f'algorithm={algorithm!r} keeps no deadlines; "ssij" and "ssij+front" do')
@@ -138,7 +140,8 @@ def enrich(
     count = _partitions(df, master, memory_bytes, partitions)
     routed = _routed(df, master, spec, route, count)
     time_zone, large_var_types = arrow_settings(df)
-    observed = name or _next_name()
+    around = None if df.isStreaming else MicroBatch.around(df)
+    observed = name or (next_name() if around is None else None)
     task = EnrichTask(
         path=master.path,
         version=version,
@@ -160,7 +163,30 @@ def enrich(
     if not df.isStreaming:
         _keep_pinned(master)
     joined = routed.mapInArrow(task.join, result)  # the task puts names back
-    return observe_reports(joined, observed)
+    return observe_reports(joined, observed, around)
+
+
+def _found(
+    df: DataFrame,
+    master: Master,
+    on: On,
+    columns: Sequence[str] | None,
+    between: tuple[str, str] | None,
+) -> dict[str, Any]:
+    """The arguments with the names that columns really have; the session may ignore case."""
+    on = found_key(df, master.key, on)
+    if columns is not None and not isinstance(columns, str):
+        columns = found_names(df, columns, master.schema.names)
+    if between is not None and not isinstance(between, str):
+        low_and_high = found_names(df, between, df.columns)
+        return {"on": on, "columns": columns, "between": tuple(low_and_high)}
+    compared = comparison(df)
+    if isinstance(on, Mapping):
+        # To Spark the same name, so the master's key is not emitted a second time.
+        same = {key for name, key in on.items() if name != key and compared(name) == compared(key)}
+        given = master.schema.names if columns is None else columns
+        columns = [name for name in given if name not in same] if same else columns
+    return {"on": on, "columns": columns, "between": between}
 
 
 def _particular(algorithm: str, deadline: Any) -> dict[str, Any]:
@@ -236,18 +262,11 @@ def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partition
     return route_by_range(placed, master, keys, partitions)
 
 
-def _next_name() -> str:
-    """A name that no other join of this process has: Spark refuses a query with two of the same name."""
-    number = next(_numbers)
-    return OBSERVATION if number == 1 else f"{OBSERVATION}_{number}"
-
-
 def _digest(*facts: object) -> str:
     """The same for every micro-batch of a query."""
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
-_numbers = itertools.count(1)
 _pins: OrderedDict[tuple[str, int], Master] = OrderedDict()
 _pins_lock = threading.Lock()
 

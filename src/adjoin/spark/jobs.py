@@ -1,7 +1,6 @@
 """Running work on executors and getting back what it amounts to."""
 
 import pickle
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,11 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 
-from adjoin import errors
+from adjoin.spark.raised import reason
 from adjoin.spark.types import from_spark
 
 _RESULT = "result binary"
-_RAISED = re.compile(r"^adjoin\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
@@ -54,11 +52,10 @@ def as_raised() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        raised = _RAISED.findall(str(error))
-        if not raised:
+        raised = reason(error)
+        if raised is None:
             raise
-        name, message = raised[-1]
-        raise getattr(errors, name)(message) from error
+        raise raised from error
 
 
 @contextmanager

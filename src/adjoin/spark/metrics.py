@@ -1,11 +1,13 @@
 """What the operator did in a micro-batch, as Spark's query progress carries it."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -17,7 +19,12 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.types import LongType, MapType, StringType, StructField
 
+from adjoin.errors import AdjoinError, OptionError
 from adjoin.semistream.algorithms import ALGORITHM_NAMES
+from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.observing import batch_observations
+from adjoin.spark.quiet import quiet_listeners_at_exit
+from adjoin.spark.raised import reason
 
 OBSERVATION = "adjoin"
 REPORT_COLUMN = "_adjoin_report"
@@ -100,9 +107,14 @@ class EnrichProgress:
 
     @classmethod
     def of(cls, progress: StreamingQueryProgress) -> "list[EnrichProgress]":
-        """One for each `enrich` of the query that did something in the micro-batch."""
+        """One for each `enrich` of the query that did something in the micro-batch.
+
+        On classic those inside `foreachBatch` too, if this process ran it and the micro-batch is one of
+        the last 100: with what happened when the rows of the DataFrame were first asked for.
+        """
         found = []
-        for name, observed in progress.observedMetrics.items():
+        inside = batch_observations.of(MicroBatch(str(progress.id), progress.batchId))
+        for name, observed in (*progress.observedMetrics.items(), *inside):
             facts = _as_mapping(observed)
             if facts.keys() == {_TASKS} and facts[_TASKS]:
                 found.append(cls._of(name, progress, _once_each(facts[_TASKS])))
@@ -130,15 +142,27 @@ class EnrichListener(StreamingQueryListener):
     """Hands the progress of every `enrich` of a session's streaming queries to a function.
 
     Args:
-        on_progress: Called after each micro-batch, once for each `enrich` of the query.
+        on_progress: Called after each micro-batch, once for each `enrich` of the query; on classic also for
+            each inside `foreachBatch`, those of `adjoin.etl` among them.
+        on_error: Called with the id of a query that an error of adjoin has ended, and that error, as
+            `adjoin.reason` finds it.
 
     Example:
-        >>> listener = EnrichListener(lambda progress: print(progress.rows_in, progress.cache_hits))
+        >>> listener = EnrichListener(
+        ...     lambda progress: print(progress.rows_in, progress.cache_hits),
+        ...     on_error=lambda query_id, error: print(query_id, error),
+        ... )
         >>> # spark.streams.addListener(listener)
     """
 
-    def __init__(self, on_progress: Callable[[EnrichProgress], None]) -> None:
+    def __init__(
+        self,
+        on_progress: Callable[[EnrichProgress], None],
+        on_error: Callable[[str, AdjoinError], None] | None = None,
+    ) -> None:
         self._on_progress = on_progress
+        self._on_error = on_error
+        quiet_listeners_at_exit()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         """Nothing to tell yet."""
@@ -152,7 +176,10 @@ class EnrichListener(StreamingQueryListener):
         """Nothing was done."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Nothing more to tell."""
+        """Tell why, if it was an error of adjoin."""
+        error = reason(event.exception)
+        if error is not None and self._on_error is not None:
+            self._on_error(str(event.id), error)
 
 
 def report_row(schema: pa.Schema, facts: Mapping[str, int]) -> pa.RecordBatch:
@@ -162,11 +189,46 @@ def report_row(schema: pa.Schema, facts: Mapping[str, int]) -> pa.RecordBatch:
     return pa.record_batch([*nulls, pa.array([list(facts.items())], report.type)], schema=schema)
 
 
-def observe_reports(result: DataFrame, name: str) -> DataFrame:
-    """Take the report rows out, and let Spark's progress have what they say."""
+def observe_reports(result: DataFrame, name: str | None, around: MicroBatch | None) -> DataFrame:
+    """Take the report rows out, and let the progress of the query have what they say.
+
+    Args:
+        result: Results and reports.
+        name: What the progress calls them; None in `foreachBatch` for one by the order of calls.
+        around: The micro-batch in whose `foreachBatch` body this runs, if it does.
+
+    Raises:
+        OptionError: The rows come from a join of this name.
+    """
     # One list of all reports: an expression for each number would have to be planned in every micro-batch.
-    observed = result.observe(name, F.collect_list(REPORT_COLUMN).alias(_TASKS))
+    reports = F.collect_list(REPORT_COLUMN).alias(_TASKS)
+    if around is not None:
+        observed = batch_observations.observe(result, around, name, reports)
+    else:
+        observed = _observe(result, name or next_name(), reports)
     return observed.filter(F.col(REPORT_COLUMN).isNull()).drop(REPORT_COLUMN)
+
+
+def _observe(result: DataFrame, name: str, reports: Column) -> DataFrame:
+    try:
+        observed = result.observe(name, reports)
+        observed.schema  # noqa: B018 (Connect finds mistakes no sooner)
+    except AnalysisException as error:
+        if error.getCondition() != "DUPLICATED_METRICS_NAME":
+            raise
+        raise OptionError(
+            f"name={name!r} is the name of another join of this query; give each a name of its own"
+        ) from error
+    return observed
+
+
+def next_name() -> str:
+    """A name that no other join of this process has: Spark refuses a query with two of the same name."""
+    number = next(_numbers)
+    return OBSERVATION if number == 1 else f"{OBSERVATION}_{number}"
+
+
+_numbers = itertools.count(1)
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:

@@ -1,9 +1,11 @@
 """Columns by name and by place, whatever characters their names have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from adjoin.errors import SchemaError
 
 
 def column(name: str) -> Column:
@@ -20,6 +22,41 @@ def comparison(df: DataFrame) -> Callable[[str], str]:
     """A function whose result is the same for names that the session takes for the same."""
     is_sensitive = (df.sparkSession.conf.get("spark.sql.caseSensitive") or "").lower() == "true"
     return str if is_sensitive else str.lower
+
+
+def found_name(df: DataFrame, name: str, among: Iterable[str]) -> str:
+    """The one of these names that the session takes for `name`, itself first; `name` if there is none.
+
+    Raises:
+        SchemaError: There are several.
+    """
+    compared, names = comparison(df), list(dict.fromkeys(among))
+    if not isinstance(name, str) or name in names:
+        return name
+    same = [other for other in names if compared(other) == compared(name)]
+    if len(same) > 1:
+        raise SchemaError(
+            f"column {name!r} can be any of {same}, which are the same to Spark; rename them, or set "
+            "spark.sql.caseSensitive"
+        )
+    return same[0] if same else name
+
+
+def found_names(df: DataFrame, names: Sequence[str], among: Iterable[str]) -> list[str]:
+    """As `found_name`, for several."""
+    among = list(among)
+    return [found_name(df, name, among) for name in names]
+
+
+def found_key(
+    df: DataFrame, key: Sequence[str], on: str | Sequence[str] | Mapping[str, str]
+) -> str | Sequence[str] | Mapping[str, str]:
+    """`on` with the names that the columns of the DataFrame and of the master's key really have."""
+    pairs = on if isinstance(on, Mapping) else {name: name for name in ([on] if isinstance(on, str) else on)}
+    found = {found_name(df, own, df.columns): found_name(df, other, key) for own, other in pairs.items()}
+    # What is wrong is told with what was given.
+    is_whole = set(found.values()) == set(key) and len(found) == len(key) == len(pairs)
+    return found if is_whole and (isinstance(on, str | Mapping) or len(on) == len(pairs)) else on
 
 
 def free_name(df: DataFrame, name: str) -> str:

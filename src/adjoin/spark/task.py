@@ -8,8 +8,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark import SparkContext, TaskContext
-from pyspark.sql import DataFrame
+from pyspark import TaskContext
 
 from adjoin.errors import AdjoinError
 from adjoin.master.master import Master
@@ -17,34 +16,9 @@ from adjoin.master.queries import QueryRecords
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from adjoin.spark.hosting import Arenas
 from adjoin.spark.metrics import report_row
+from adjoin.spark.microbatch import MicroBatch
 from adjoin.spark.types import to_spark
 from adjoin.spark.worker import disk, open_master, page_files
-
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_ID = "streaming.sql.batchId"
-
-
-@dataclass(frozen=True)
-class MicroBatch:
-    """Which micro-batch of which streaming query a task belongs to."""
-
-    query_id: str
-    batch_id: int
-
-    @classmethod
-    def current(cls, context: TaskContext | SparkContext) -> "MicroBatch | None":
-        """That of the task, or of the thread of the driver, that runs here; None if it belongs to none."""
-        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
-        return cls(query_id, int(batch_id)) if query_id and batch_id else None
-
-    @classmethod
-    def around(cls, df: DataFrame) -> "MicroBatch | None":
-        """That of the `foreachBatch` body that runs here; None elsewhere, and on Connect, which is silent.
-
-        Threads that the body starts itself are not known to Spark.
-        """
-        context: Any = getattr(df.sparkSession, "sparkContext", None)
-        return None if context is None else cls.current(context)
 
 
 @dataclass(frozen=True)
