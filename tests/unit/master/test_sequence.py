@@ -26,7 +26,7 @@ from tests.unit.master.sequenced import (
     latest_rows,
     latest_table,
 )
-from tests.unit.master.tables import build_master, files_below, multiset, rows_of
+from tests.unit.master.tables import build_master, files_below, multiset, rows_of, typed_column
 
 DAY = dt.date(2024, 1, 1)
 _ZONE = dt.timezone(dt.timedelta(hours=2))
@@ -43,6 +43,26 @@ SEQUENCES: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
     "string": (pa.string(), lambda at: ["", "10", "9", "Z", "a", "z", "é", "€", "\U0001f600"][at % 9]),
     "binary": (pa.binary(), lambda at: bytes([at % 4 * 80, at])),
 }
+KEY_TYPES = (
+    "int8",
+    "uint64",
+    "half",
+    "float",
+    "double",
+    "decimal128",
+    "decimal256",
+    "bool",
+    "large_string",
+    "binary",
+    "large_binary",
+    "fixed_binary",
+    "date32",
+    "date64",
+    "time32",
+    "time64",
+    "timestamp_tz",
+    "duration",
+)
 KEYS = ("int64", "int32", "double", "string", "composite", "timestamp")
 
 
@@ -392,3 +412,30 @@ def test_records_follow_a_key_and_a_sequence_that_are_renamed(tmp_path: Path) ->
     master.verify()
     rows = rows_of(master).sort_by("id").to_pylist()
     assert rows == [{"id": "a", "at": 5, "n": None, "more": None}, {"id": "b", "at": 6, "n": 4, "more": 1}]
+
+
+@pytest.mark.parametrize("kind", [*KEY_TYPES, "uuid", "dictionary"])
+def test_keys_of_every_type(kind: str, tmp_path: Path) -> None:
+    if kind == "uuid":
+        keys = pa.ExtensionArray.from_storage(
+            pa.uuid(), pa.array([bytes([at] * 16) for at in range(5)], pa.binary(16))
+        )
+    elif kind == "dictionary":
+        keys = pa.array(["a", "b", "c", "d", "e"]).dictionary_encode()
+    else:
+        keys = typed_column(kind, 40, nulls=False).unique()[:5]
+    table = pa.table({"key": keys, "value": ["old"] * len(keys)})
+    master = build_master(table, "key", tmp_path / "m", hash_bits=1)
+    first = table.append_column(
+        "_op", pa.array(["upsert", "delete", "upsert", "upsert", "delete"][: len(keys)])
+    )
+    master = master.apply(first.append_column("at", pa.array([5] * len(keys))), sequence="at")
+    late = table.set_column(1, "value", pa.array(["late"] * len(keys)))
+    late = late.append_column("_op", pa.array(["upsert"] * len(keys)))
+    newest = master.apply(late.append_column("at", pa.array([4] * len(keys))), "late", sequence="at")
+    newest.verify()
+    assert newest.version == 3
+    assert multiset(rows_of(newest)) == multiset(rows_of(master))
+    records = latest_table(newest)
+    assert records is not None
+    assert records.num_rows == len(keys)
