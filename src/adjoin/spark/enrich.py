@@ -104,6 +104,10 @@ def enrich(
         BudgetError: The memory is less than the least that works; the message names it.
         MasterNotFoundError: There is no master at the path.
 
+    The query keeps the columns that the master had when `enrich` was called, with their names and types of
+    then, see `Master.evolve`. If the master is removed and another one is built at its path, the query ends
+    with a MasterReplacedError: call `enrich` again.
+
     Example:
         >>> # sales = spark.readStream...
         >>> # facts = adjoin.enrich(sales, "/warehouse/products", on="product_id", how="left")
@@ -142,21 +146,24 @@ def enrich(
     time_zone, large_var_types = arrow_settings(df)
     around = None if df.isStreaming else MicroBatch.around(df)
     observed = name or (next_name() if around is None else None)
+    added = spec.output_schema(stream_schema(df), master.schema)
     task = EnrichTask(
         path=master.path,
+        view=master.view(spec.columns),
         version=version,
         batch_version=master.version,
         algorithm=algorithm,
-        options={**join, **_particular(algorithm, deadline)},
+        options={**join, "columns": list(spec.columns), **_particular(algorithm, deadline)},
         memory_bytes=memory_bytes,
         partitions=count,
         is_routed=route == "range",
         operator_id=_digest(
-            observed if df.isStreaming else name, master.path, algorithm, join, memory_bytes, count
+            observed if df.isStreaming else name, master.path, master.id, algorithm, join, memory_bytes, count
         ),
         run=uuid.uuid4().hex,
         directory=df.sparkSession.conf.get(DIRECTORY_SETTING, None),
         records=place,
+        added=pa.schema(list(added)[len(df.columns) :]),
         schema=arrow_schema_for_spark(result, time_zone, large_var_types),
     )
     clean_up_after(df, master.path, place)

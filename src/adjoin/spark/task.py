@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from adjoin.errors import AdjoinError
+from adjoin.errors import AdjoinError, SchemaError
+from adjoin.master.evolve import View
 from adjoin.master.master import Master
 from adjoin.master.queries import QueryRecords
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
@@ -27,6 +28,7 @@ class EnrichTask:
 
     Attributes:
         path: The master.
+        view: The columns of the master, as they were when the query was made.
         version: The version to join with, whatever the micro-batch; None for the one recorded for it.
         batch_version: The version to join with outside of streaming queries.
         algorithm: Name of the operator.
@@ -38,10 +40,12 @@ class EnrichTask:
         run: Tells the query apart if it is not a streaming query.
         directory: Where page memory lies, None to choose.
         records: Where query records lie, None for the master.
+        added: The columns that the results have from the master, behind those of the stream.
         schema: Exactly what Spark takes back, the report last.
     """
 
     path: str
+    view: View
     version: int | None
     batch_version: int
     algorithm: str
@@ -53,6 +57,7 @@ class EnrichTask:
     run: str
     directory: str | None
     records: str | None
+    added: pa.Schema
     schema: pa.Schema
 
     def join(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,7 +68,7 @@ class EnrichTask:
             raise AdjoinError("enrich runs in a Spark task; join Arrow batches with adjoin.SSIJ instead")
         micro_batch = MicroBatch.current(context)
         version = self._version(micro_batch)
-        master, share_bytes = open_master(self.path, version, self.memory_bytes, self.partitions)
+        master, share_bytes = open_master(self.path, version, self.view, self.memory_bytes, self.partitions)
         batches = _once_there_are_some(batches)
         with ExitStack() as stack:
             path = stack.enter_context(self._arena(context, micro_batch, share_bytes))
@@ -104,6 +109,12 @@ class EnrichTask:
         return batch.rename_columns(self.schema.names[: batch.num_columns])
 
     def _as_result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch as Spark takes it; no column of the master may have taken the place of another."""
+        added = pa.schema(list(batch.schema)[batch.num_columns - len(self.added) :])
+        if added.names != self.added.names or added.types != self.added.types:
+            raise SchemaError(
+                f"the master gives the columns {added}, the query was made for {self.added}; start it again"
+            )
         report = self.schema.field(-1)
         return to_spark(batch.append_column(report, pa.nulls(batch.num_rows, report.type)), self.schema)
 

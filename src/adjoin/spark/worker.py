@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from adjoin.master.device import Disk
+from adjoin.master.evolve import View
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
 from adjoin.parts.pagememory import PageFile
@@ -18,21 +19,30 @@ _FILES_KEPT = 8
 _SWEEP_SECONDS = 1.0
 
 
-def open_master(path: str, version: int, memory_bytes: int, partitions: int) -> tuple[Master, int]:
-    """A version of a master with its index mapped, and the share of the memory that a task has."""
+def open_master(
+    path: str, version: int, view: View, memory_bytes: int, partitions: int
+) -> tuple[Master, int]:
+    """A version of a master with its index mapped, and the share of the memory that a task has.
+
+    Raises:
+        MasterReplacedError: There is another master at the path than the one that the query was made for.
+        SchemaError: The version lacks a column that the query needs.
+    """
     try:
         found = os.stat(Home(path).manifest_path(version))
     except OSError:
-        return _open.__wrapped__(path, version, memory_bytes, partitions, ())
-    return _open(path, version, memory_bytes, partitions, (found.st_dev, found.st_ino, found.st_mtime_ns))
+        return _open.__wrapped__(path, version, view, memory_bytes, partitions, ())
+    identity = (found.st_dev, found.st_ino, found.st_mtime_ns)
+    return _open(path, version, view, memory_bytes, partitions, identity)
 
 
 @lru_cache(maxsize=_MASTERS_KEPT)
 def _open(
-    path: str, version: int, memory_bytes: int, partitions: int, _manifest: tuple[int, ...]
+    path: str, version: int, view: View, memory_bytes: int, partitions: int, _manifest: tuple[int, ...]
 ) -> tuple[Master, int]:
     """Manifests are told apart: a master can be removed and built anew at the same path."""
-    master = Master.open(path, version)
+    with Master.open(path, version) as opened:
+        master = opened.seen_as(view)
     return master, share_of(master, memory_bytes, partitions)
 
 
