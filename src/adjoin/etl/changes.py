@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from adjoin.errors import OptionError
 from adjoin.master.changing import checked_txn, in_turn
+from adjoin.master.evolve import refuse_other
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
 from adjoin.parts.durations import parse_duration
@@ -22,6 +23,7 @@ def apply_changes(
     order_by: str | Sequence[str] = (),
     sequence: str | None = None,
     tombstones: str | datetime.timedelta | None = "30 days",
+    evolve: bool = False,
     memory: int | str = "256MB",
 ) -> Callable[[DataFrame, int], None]:
     """Make a body for `foreachBatch` that applies a change stream to a master, exactly once.
@@ -40,6 +42,7 @@ def apply_changes(
             micro-batch it comes; without it, a late change overwrites newer ones. See `Master.apply`.
         tombstones: For how long deletes with a sequence are remembered, at least, so that an older change
             that comes after one does not bring the row back; None: for ever.
+        evolve: Add columns that the changes have and the master lacks, see `Master.apply`.
         memory: What the work may hold at once, see `Master.apply`.
 
     Returns:
@@ -49,6 +52,7 @@ def apply_changes(
 
     Raises:
         OptionError: The name is empty, or belongs to another checkpoint.
+        MasterReplacedError: Another master was built at the path since the first micro-batch.
 
     Example:
         >>> body = apply_changes("/warehouse/prices", "prices of the web shop", sequence="changed")
@@ -66,6 +70,8 @@ def apply_changes(
     if tombstones is not None:
         parse_duration("tombstones", tombstones)
 
+    expected = master.id if isinstance(master, Master) else None
+
     def apply_batch(changes: DataFrame, batch_id: int) -> None:
         txn = checked_txn((name, batch_id))
         home = Home(path)
@@ -73,12 +79,17 @@ def apply_changes(
         _refuse_other_checkpoints(home, txn, marks)
 
         def attempt() -> None:
-            Master.open(path).apply(
+            nonlocal expected
+            newest = Master.open(path)
+            expected = expected or newest.id
+            refuse_other(newest, expected, path)
+            newest.apply(
                 changes,
                 txn,
                 order_by=order_by,
                 sequence=sequence,
                 tombstones=tombstones,
+                evolve=evolve,
                 marks=marks,
                 memory=memory,
             )

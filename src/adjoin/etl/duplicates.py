@@ -84,7 +84,7 @@ def deduplicate(
         known = dict(zip(rows.column_names, rows.columns, strict=True))
         return Planned(upserts(base, known)) if rows.num_rows else None
 
-    settled = NumberedChange(master.path, named).settle(plan)
+    settled = NumberedChange(master, named).settle(plan)
     if settled.is_repetition and not _is_empty(fresh(settled.after).where(has_key(keys))):
         raise OptionError(
             f"txn={named!r} was applied to {master.path} for other rows than these: give each call and each "

@@ -100,7 +100,7 @@ def surrogate_keys(
         )
         return _issue(base, unseen, key) if unseen.num_rows else None
 
-    settled = NumberedChange(master.path, named).settle(plan)
+    settled = NumberedChange(master, named).settle(plan)
     after = settled.after
     joined = enrich(df, after, on, how="left", columns=[key], version=after.version, **options)
     return _replaced(joined, natural, key, keep_natural, unknown_key, f"{named!r} of {master.path}")

@@ -16,8 +16,8 @@ class BaseRecords(VersionRecords):
     A change set is committed as the revision after its base, so `vacuum` keeps both for a repetition.
     """
 
-    def __init__(self, home: Home) -> None:
-        super().__init__(home, os.path.join(home.path, "bases"))
+    def __init__(self, home: Home, master: str | None = None) -> None:
+        super().__init__(home, os.path.join(home.path, "bases"), master)
 
     def base_for(self, name: str, number: int) -> int:
         """The version that this change set starts from: as recorded, else the newest, which is recorded."""

@@ -14,6 +14,7 @@ from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master.bases import BaseRecords
 from adjoin.master.changes import OPERATION_COLUMN
+from adjoin.master.evolve import refuse_other
 from adjoin.master.manifest import Manifest
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
@@ -64,13 +65,14 @@ class NumberedChange:
     record: it gives way to one of the newest version, and the change is planned anew.
 
     Args:
-        path: The master.
+        master: The master, in any version.
         txn: Name and number.
     """
 
-    def __init__(self, path: str, txn: tuple[str, int]) -> None:
-        self._home = Home(path)
-        self._records = BaseRecords(self._home)
+    def __init__(self, master: Master, txn: tuple[str, int]) -> None:
+        self._master = master.id
+        self._home = Home(master.path)
+        self._records = BaseRecords(self._home, master.id)
         self._txn = checked_txn(txn)
 
     def settle(self, plan: Callable[[Master], Planned | None]) -> Settled:
@@ -82,6 +84,7 @@ class NumberedChange:
         Raises:
             ConflictError: Other writers were faster, time and again.
             VersionNotFoundError: It was committed, and the version before is gone.
+            MasterReplacedError: The path has another master now.
         """
         return in_turn(self._home, self._txn, lambda: self._attempt(plan))
 
@@ -124,10 +127,13 @@ class NumberedChange:
     def _newest(self) -> Manifest:
         pinned = self._home.pin()
         with pinned.lock:
+            refuse_other(pinned.manifest, self._master, self._home.path)
             return pinned.manifest
 
     def _open(self, version: int) -> Master:
-        return Master.open(self._home.path, version)
+        opened = Master.open(self._home.path, version)
+        refuse_other(opened, self._master, self._home.path)
+        return opened
 
 
 def checked_txn(txn: tuple[str, int]) -> tuple[str, int]:

@@ -7,7 +7,7 @@ A version that adds, drops, widens or renames columns names the same data files;
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -242,11 +242,21 @@ class View:
         return replace(manifest, schema=self.schema, columns=self.columns, key=self.key, codec=codec)
 
 
-def refuse_other(manifest: Manifest, wanted: str, path: str) -> None:
+class Identified(Protocol):
+    """A version of a master, or its manifest."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+def refuse_other(found: Identified, wanted: str, path: str) -> None:
     """Raise unless this is a version of the master with the wanted id."""
-    if manifest.id != wanted:
+    if found.id != wanted:
         raise MasterReplacedError(
-            f"{path} has another master than the one that was opened: id {manifest.id}, created "
-            f"{manifest.created}, columns {manifest.schema.names}, where id {wanted} was expected; open the "
-            "master again, and start queries and operators that read it again"
+            f"{path} has another master than the one that was opened: id {found.id}, columns "
+            f"{found.schema.names}, where id {wanted} was expected; open the master again, and start queries "
+            "and operators that read it again"
         )

@@ -20,16 +20,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from adjoin.errors import CorruptionError, OptionError, SchemaError, StorageError, VersionNotFoundError
+from adjoin.errors import (
+    CorruptionError,
+    MasterReplacedError,
+    OptionError,
+    SchemaError,
+    StorageError,
+    VersionNotFoundError,
+)
 from adjoin.master import files
 from adjoin.master.datafile import checksum_of
+from adjoin.master.evolve import refuse_other
 from adjoin.master.versions import Home
 from adjoin.parts.paths import local_path
 
 ENDED = "ended"
 FORGOTTEN_AFTER_DAYS = 30
 
-_FORMAT = 1
+_FORMAT = 2
+_FORMATS_READ = (1, 2)
 _QUERY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _RECORD_NAME = re.compile(r"(\d{20})\.json")
 _TEMPORARY_NAME = re.compile(r"[0-9a-f]{32}\.tmp")
@@ -50,13 +59,15 @@ class VersionRecords:
     whoever reads it sees to that first.
 
     Args:
-        home: The master.
+        home: The master's directory.
         root: The directory of the records.
+        master: The id of the master that must be there; None if that does not matter.
     """
 
-    def __init__(self, home: Home, root: str) -> None:
+    def __init__(self, home: Home, root: str, master: str | None = None) -> None:
         self._home = home
         self._root = root
+        self._master = master
 
     def path_of(self, owner: str, number: int) -> str:
         """The record of this number."""
@@ -135,15 +146,23 @@ class VersionRecords:
             raise files.storage_error(path, error) from error
         finally:
             os.close(descriptor)
-        return _version_of(path, data)
+        return _version_of(path, data, self._master)
 
     def _record(self, path: str, owner: str, number: int, version: int | None) -> None:
         """Record this version, or the newest, unless another task is first."""
         version, pin = self._home.lock(version)
-        saved = {"format": _FORMAT, "query": owner, "batch": number, "version": version}
         directory = os.path.dirname(path)
         temporary = f"{directory}/{uuid.uuid4().hex}.tmp"
         with pin:
+            manifest = self._home.read_manifest(version)
+            refuse_other(manifest, self._master or manifest.id, self._home.path)
+            saved = {
+                "format": _FORMAT,
+                "master": manifest.id,
+                "query": owner,
+                "batch": number,
+                "version": version,
+            }
             try:
                 files.make_dir_durably(os.path.dirname(self._root))
                 files.make_dir(directory)
@@ -188,14 +207,18 @@ class QueryRecords(VersionRecords):
     Args:
         home: The master.
         place: The directory for records, None for the master's own. One place serves any number of masters.
+        master: The id of the master that must be there; None if that does not matter.
     """
 
     def __init__(
-        self, home: Home | str | os.PathLike[str], place: str | os.PathLike[str] | None = None
+        self,
+        home: Home | str | os.PathLike[str],
+        place: str | os.PathLike[str] | None = None,
+        master: str | None = None,
     ) -> None:
         home = home if isinstance(home, Home) else Home(home)
         self._place = None if place is None else os.path.abspath(local_path(place, "records"))
-        super().__init__(home, _root_of(home, self._place))
+        super().__init__(home, _root_of(home, self._place, master), master)
 
     def version_for(self, query_id: str, batch_id: int) -> int:
         """The version that this micro-batch sees: as recorded, else the newest, which is recorded.
@@ -205,6 +228,7 @@ class QueryRecords(VersionRecords):
             MasterNotFoundError: There is no master.
             CorruptionError: The record is damaged.
             StorageError: The record cannot be written.
+            MasterReplacedError: The record, or what is at the path now, is of another master.
         """
         if not isinstance(batch_id, int) or isinstance(batch_id, bool) or not 0 <= batch_id < 1 << 63:
             raise OptionError(f"batch_id={batch_id!r}: give the number of a micro-batch, 0 or more")
@@ -249,7 +273,7 @@ class QueryRecords(VersionRecords):
                 register(self._home, self._place)
         for place in {None, *places(self._home)} - {self._place}:
             with suppress(StorageError):  # places of other queries may be closed to this one
-                other = QueryRecords(self._home, place)
+                other = QueryRecords(self._home, place, self._master)
                 version = other._read(other.path_of(owner, number))
                 if version is not None:
                     return version
@@ -271,10 +295,12 @@ class QueryRecords(VersionRecords):
             ) from cause
 
 
-def _root_of(home: Home, place: str | None) -> str:
+def _root_of(home: Home, place: str | None, master: str | None) -> str:
     """A place has a directory for each master, named by its identity: paths may differ from host to host."""
     if place is None:
         return os.path.join(home.path, "queries")
+    if master is not None:
+        return os.path.join(place, master)
     pinned = home.pin()
     with pinned.lock:
         return os.path.join(place, pinned.manifest.id)
@@ -358,18 +384,25 @@ def _checked(path: str, data: bytes) -> dict[str, Any]:
             "another version when it is repeated, remove it"
         )
     saved: dict[str, Any] = json.loads(body)
-    if saved["format"] != _FORMAT:
+    if saved["format"] not in _FORMATS_READ:
         raise SchemaError(
             f"{path} has format {saved['format']}, this adjoin reads {_FORMAT}: use a newer adjoin"
         )
     return saved
 
 
-def _version_of(path: str, data: bytes) -> int:
+def _version_of(path: str, data: bytes, master: str | None) -> int:
     saved = _checked(path, data)
     if f"{saved['query']}/{saved['batch']:020d}.json" != path[-len(saved["query"]) - 26 :]:
         raise CorruptionError(
             f"{path} is the record of batch {saved['batch']} of query {saved['query']}; remove it"
+        )
+    recorded = saved.get("master")  # records of the first format lack it
+    if None not in (master, recorded) and recorded != master:
+        raise MasterReplacedError(
+            f"batch {saved['batch']} of query {saved['query']} began with the master {recorded}, and the query "
+            f"reads the master {master} now: restore the other one, or, if the batch may see another master "
+            f"when it is repeated, remove {path}"
         )
     return int(saved["version"])
 

@@ -87,11 +87,15 @@ class EnrichTask:
             return self.version
         if micro_batch is None:
             return self.batch_version
-        return QueryRecords(self.path, self.records).version_for(micro_batch.query_id, micro_batch.batch_id)
+        return self._records.version_for(micro_batch.query_id, micro_batch.batch_id)
+
+    @property
+    def _records(self) -> QueryRecords:
+        return QueryRecords(self.path, self.records, self.view.master)
 
     def _arena(self, context: TaskContext, micro_batch: MicroBatch | None, share_bytes: int) -> Any:
         owner = micro_batch.query_id if micro_batch else self.run
-        records = QueryRecords(self.path, self.records).begin(owner) if micro_batch else None
+        records = self._records.begin(owner) if micro_batch else None
         arenas = Arenas(
             operator=f"{owner}-{self.operator_id}",
             share_bytes=share_bytes,

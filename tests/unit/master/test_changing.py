@@ -47,31 +47,31 @@ def other_writer(path: str, number: int) -> Master:
 
 
 def test_a_change_becomes_the_version_after_the_one_it_was_planned_on(path):
-    settled = NumberedChange(path, ("a", 0)).settle(issuing([2, 3, 4]))
+    settled = NumberedChange(Master.open(path), ("a", 0)).settle(issuing([2, 3, 4]))
     assert versions(settled) == (1, 2, False)
     assert held(settled.after) == {1: 1, 2: 2, 3: 3, 4: 4}
     assert settled.after.marks == {"number": 4}
 
 
 def test_nothing_to_change_is_no_version(path):
-    assert versions(NumberedChange(path, ("a", 0)).settle(issuing([2]))) == (1, 1, False)
+    assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(issuing([2]))) == (1, 1, False)
     assert Master.open(path).version == 1
 
 
 def test_a_repetition_finds_the_same_versions_whatever_happened_since(path):
-    NumberedChange(path, ("a", 0)).settle(issuing([3]))
+    NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))
     for number in range(5):
         other_writer(path, number).vacuum(keep=1)
     Master.open(path).apply(pa.table({"_op": ["delete"], "id": [3]}))
-    settled = NumberedChange(path, ("a", 0)).settle(lambda _: pytest.fail("planned again"))
+    settled = NumberedChange(Master.open(path), ("a", 0)).settle(lambda _: pytest.fail("planned again"))
     assert versions(settled) == (1, 2, True)
     assert held(settled.after)[3] == 3
 
 
 def test_a_change_that_changed_nothing_sees_the_same_version_when_repeated(path):
-    NumberedChange(path, ("a", 0)).settle(issuing([2]))
+    NumberedChange(Master.open(path), ("a", 0)).settle(issuing([2]))
     Master.open(path).apply(pa.table({"_op": ["delete"], "id": [2]})).vacuum(keep=1)
-    assert versions(NumberedChange(path, ("a", 0)).settle(issuing([2]))) == (1, 1, False)
+    assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(issuing([2]))) == (1, 1, False)
 
 
 def test_a_crash_between_plan_and_commit_leaves_nothing_behind(path):
@@ -79,11 +79,11 @@ def test_a_crash_between_plan_and_commit_leaves_nothing_behind(path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        NumberedChange(path, ("a", 0)).settle(crash)
+        NumberedChange(Master.open(path), ("a", 0)).settle(crash)
     other_writer(path, 0)
-    settled = NumberedChange(path, ("a", 0)).settle(issuing([3]))
+    settled = NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))
     assert versions(settled) == (2, 3, False)
-    assert versions(NumberedChange(path, ("a", 0)).settle(issuing([3]))) == (2, 3, True)
+    assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))) == (2, 3, True)
 
 
 def test_a_faster_writer_makes_it_plan_again_on_what_he_left(path):
@@ -96,11 +96,11 @@ def test_a_faster_writer_makes_it_plan_again_on_what_he_left(path):
             Master.open(path).apply(faster.changes, marks=faster.marks)
         return issue(master, [3, 4])
 
-    settled = NumberedChange(path, ("a", 0)).settle(plan)
+    settled = NumberedChange(Master.open(path), ("a", 0)).settle(plan)
     assert bases == [1, 2, 3, 4]
     assert versions(settled) == (4, 5, False)
     assert held(settled.after) == {1: 1, 2: 2, 3: 3, 10: 4, 20: 5, 30: 6, 4: 7}
-    assert versions(NumberedChange(path, ("a", 0)).settle(plan)) == (4, 5, True)
+    assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(plan)) == (4, 5, True)
 
 
 def test_always_being_overtaken_is_an_error_that_changes_nothing(path):
@@ -109,7 +109,7 @@ def test_always_being_overtaken_is_an_error_that_changes_nothing(path):
         return issue(master, [3])
 
     with pytest.raises(ConflictError, match="20 times another writer"):
-        NumberedChange(path, ("a", 0)).settle(plan)
+        NumberedChange(Master.open(path), ("a", 0)).settle(plan)
     assert 3 not in held(Master.open(path))
 
 
@@ -120,28 +120,28 @@ def test_another_process_with_the_same_change_is_no_conflict(path):
         other_writer(path, 0)
         return issue(master, [3])
 
-    assert versions(NumberedChange(path, ("a", 0)).settle(plan)) == (1, 2, True)
+    assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(plan)) == (1, 2, True)
 
 
 def test_a_lost_record_is_found_in_the_versions(path):
     other_writer(path, 0)
-    NumberedChange(path, ("a", 0)).settle(issuing([3]))
+    NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))
     other_writer(path, 1)
     shutil.rmtree(Path(path) / "bases")
-    assert versions(NumberedChange(path, ("a", 0)).settle(issuing([3]))) == (2, 3, True)
+    assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))) == (2, 3, True)
 
 
 def test_a_lost_version_is_an_error_and_not_a_guess(path):
-    NumberedChange(path, ("a", 0)).settle(issuing([3]))
+    NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))
     shutil.rmtree(Path(path) / "bases")
     other_writer(path, 1).vacuum(keep=1)
     with pytest.raises(VersionNotFoundError, match="the version before it is gone"):
-        NumberedChange(path, ("a", 0)).settle(issuing([3]))
+        NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))
 
 
 def test_vacuum_keeps_the_versions_of_the_last_two_numbers_only(path):
     for number in range(4):
-        NumberedChange(path, ("a", number)).settle(issuing([10 + number]))
+        NumberedChange(Master.open(path), ("a", number)).settle(issuing([10 + number]))
     other_writer(path, 0).vacuum(keep=1)
     assert Master.open(path).versions() == [3, 4, 5, 6]
 
@@ -149,13 +149,13 @@ def test_vacuum_keeps_the_versions_of_the_last_two_numbers_only(path):
 @pytest.mark.parametrize("txn", ["a", ("a",), ("", 1), ("a", -1), ("a", True), ("a", "1"), (1, "a")])
 def test_a_change_needs_a_name_and_a_number(path, txn):
     with pytest.raises(OptionError, match="give a name and the number"):
-        NumberedChange(path, txn)
+        NumberedChange(Master.open(path), txn)
 
 
 def issue_many(path: str, name: str, first: int) -> None:
     for number in range(12):
         ids = [first + number, 100 + number, 112 - number]
-        NumberedChange(path, (name, number)).settle(issuing(ids))
+        NumberedChange(Master.open(path), (name, number)).settle(issuing(ids))
 
 
 def test_processes_that_issue_at_once_give_every_id_one_number_and_every_number_one_id(path):

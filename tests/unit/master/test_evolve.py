@@ -10,6 +10,7 @@ import pytest
 
 from adjoin import SSIJ, Master, MasterReplacedError, OptionError, SchemaError
 from adjoin.master.files import read_file
+from adjoin.master.queries import QueryRecords
 from tests.unit.master.tables import rows_of
 
 COLORS = {"color": "string"}
@@ -269,3 +270,21 @@ def test_many_evolutions_and_changes_agree_with_a_model(tmp_path, key):
     with SSIJ(master, on={"at": key}, memory="4MB") as join:
         joined = pa.Table.from_batches(list(join.run([stream]))).drop_columns("at").to_pylist()
     assert {row[key]: row for row in joined} == {at: model[at] for at in keys}
+
+
+def test_records_of_another_master_are_refused(tmp_path):
+    query = "0b6e0c52-9d9b-4d7e-8a43-5b8f0f6f8f00"
+    for place in (None, tmp_path / "records"):
+        path = tmp_path / ("inside" if place is None else "outside")
+        first = _master(path, rows=10)
+        assert QueryRecords(path, place, first.id).version_for(query, 7) == 1
+        kept = shutil.copytree(path, tmp_path / f"{path.name} before")
+        shutil.rmtree(path)
+        second = _master(path, rows=10)
+        with pytest.raises(MasterReplacedError, match=second.id):
+            QueryRecords(path, place, first.id).version_for(query, 8)
+        if place is None:
+            shutil.copytree(kept / "queries", path / "queries")
+            with pytest.raises(MasterReplacedError, match=f"batch 7 .* began with the master {first.id}"):
+                QueryRecords(path, place, second.id).version_for(query, 7)
+        assert QueryRecords(path, place, second.id).version_for(query, 8) == 1

@@ -178,7 +178,7 @@ def test_a_record_of_another_batch_is_refused(master: Master) -> None:
 def test_a_record_of_a_newer_adjoin_is_refused(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     records = QueryRecords(master.path)
     with monkeypatch.context() as patch:
-        patch.setattr(queries, "_FORMAT", 2)
+        patch.setattr(queries, "_FORMAT", 3)
         records.version_for(QUERY, 0)
     with pytest.raises(SchemaError, match="use a newer adjoin"):
         records.version_for(QUERY, 0)
@@ -280,7 +280,7 @@ def test_of_tasks_that_start_at_once_one_decides(master: Master, monkeypatch: py
     def lock(home: Home, version: int | None) -> tuple[int, files.Lock]:
         with one_at_a_time:
             version, pin = real_lock(home, version)
-            shutil.copy(home.manifest_path(version), home.manifest_path(version + 1))
+            home.commit(home.read_manifest(version).next(None, {}))
         everybody.wait(60)
         return version, pin
 

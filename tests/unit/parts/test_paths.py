@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from adjoin.errors import OptionError
-from adjoin.master.changing import NumberedChange
 from adjoin.master.master import Master
 from adjoin.master.queries import QueryRecords
 from adjoin.parts.paths import local_path
@@ -63,7 +62,6 @@ def test_other_schemes_are_refused_before_anything_is_made(
         lambda: Master.build(given, "id", tmp_path / "m"),
         lambda: Master.open(given),
         lambda: QueryRecords(given),
-        lambda: NumberedChange(given, ("load", 1)),
         lambda: SpillFile(given),
         lambda: Arenas("o", 1, given).acquire(0, 1).__enter__(),
     ]
