@@ -38,7 +38,6 @@ ENDED = "ended"
 FORGOTTEN_AFTER_DAYS = 30
 
 _FORMAT = 2
-_FORMATS_READ = (1, 2)
 _QUERY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _RECORD_NAME = re.compile(r"(\d{20})\.json")
 _TEMPORARY_NAME = re.compile(r"[0-9a-f]{32}\.tmp")
@@ -384,7 +383,7 @@ def _checked(path: str, data: bytes) -> dict[str, Any]:
             "another version when it is repeated, remove it"
         )
     saved: dict[str, Any] = json.loads(body)
-    if saved["format"] not in _FORMATS_READ:
+    if saved["format"] > _FORMAT:
         raise SchemaError(
             f"{path} has format {saved['format']}, this adjoin reads {_FORMAT}: use a newer adjoin"
         )
