@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adjoin.kernels.types import Array
+from adjoin.parts.encodings import Orders, can_be_decoded, declared_values, is_plain, plain_type, plain_values
 
 _POOL = pa.system_memory_pool()
 _LIBC = ctypes.CDLL(None)
@@ -39,72 +40,34 @@ def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with views and dictionaries undone: values that can be taken, joined and counted."""
-    plain = [_plain(column.type) for column in batch.columns]
-    if not any(plain):
+    """The batch with encodings undone: values that can be taken, joined and counted."""
+    if all(is_plain(field.type) for field in batch.schema):
         return batch
-    columns = [
-        column.cast(type_) if type_ else column for column, type_ in zip(batch.columns, plain, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    schema = pa.schema([field.with_type(plain_type(field.type)) for field in batch.schema])
+    return pa.RecordBatch.from_arrays([plain_values(column) for column in batch.columns], schema=schema)
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     """A batch with these columns and without rows."""
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    orders = Orders()
+    columns = [
+        declared_values(pa.nulls(0, plain_type(field.type)), field.type, orders, ()) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of such a batch, in which every column can be null."""
-    return pa.schema([pa.field(field.name, _plain(field.type) or field.type) for field in schema])
-
-
-def as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """A plain column in the type of the result: a view, a dictionary, or as it is."""
-    if column.type.equals(type_):
-        return column
-    if pa.types.is_dictionary(type_):
-        encoded = column.cast(type_.value_type).dictionary_encode()
-        return pa.DictionaryArray.from_arrays(
-            encoded.indices.cast(type_.index_type), encoded.dictionary, ordered=type_.ordered
-        )
-    return column.cast(type_)
-
-
-def declared_type(type_: pa.DataType) -> pa.DataType:
-    """The type in which a stream column of this type comes out: narrow dictionary indices are widened.
-
-    Batches of the stream have dictionaries of their own; a result holds values of several.
-    """
-    if pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32:
-        return pa.dictionary(pa.int32(), type_.value_type, type_.ordered)
-    return type_
-
-
-def _plain(type_: pa.DataType) -> pa.DataType | None:
-    """The plain type of a view or dictionary; None for every other type."""
-    if pa.types.is_dictionary(type_):
-        return _plain(type_.value_type) or type_.value_type
-    if pa.types.is_string_view(type_):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(type_) else None
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
 
 
 def can_be_taken(type_: pa.DataType) -> bool:
-    """Whether Arrow can pick values of this type, and join those of batches with their own dictionaries."""
-    if any(_has_narrow_dictionary(type_.field(at).type) for at in range(type_.num_fields)):
-        return False
+    """Whether Arrow can pick values of this type, and put them back into its encoding."""
     try:
-        pc.take(pa.nulls(1, _plain(type_) or type_), _index(np.zeros(1, np.int64)))
+        pc.take(pa.nulls(1, plain_type(type_)), _index(np.zeros(1, np.int64)))
     except pa.ArrowNotImplementedError:
         return False
-    return True
-
-
-def _has_narrow_dictionary(type_: pa.DataType) -> bool:
-    if pa.types.is_dictionary(type_):
-        return bool(type_.index_type.bit_width < 32)
-    return any(_has_narrow_dictionary(type_.field(at).type) for at in range(type_.num_fields))
+    return can_be_decoded(type_)
 
 
 def _index(rows: Array) -> pa.Array:

@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import Column, PageColumns, Places
-from adjoin.parts.copying import as_declared, plain_columns, take_rows
+from adjoin.parts.copying import take_rows
+from adjoin.parts.encodings import Orders, declared_values, plain_type
 from adjoin.parts.portions import portions
 from adjoin.parts.rows import row_bytes
 from adjoin.parts.streambuffer import Rows
@@ -20,6 +21,7 @@ class Output:
         columns: The master's columns in the arena.
         layout: Those of them that are put out.
         limit_bytes: Size of a batch, unless a single row is larger.
+        orders: What ordered dictionaries of the stream are ordered by.
     """
 
     def __init__(
@@ -28,7 +30,9 @@ class Output:
         columns: PageColumns,
         layout: list[Column],
         limit_bytes: int,
+        orders: Orders,
     ) -> None:
+        self._orders = orders
         self.schema = schema
         self._columns = columns
         self._layout = layout
@@ -66,7 +70,8 @@ class Output:
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
         declared = [
-            as_declared(column, field.type) for column, field in zip(columns, self.schema, strict=True)
+            declared_values(column, field.type, self._orders, (field.name,))
+            for column, field in zip(columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(declared, schema=self.schema)
 
@@ -87,7 +92,7 @@ def sizes_of(batch: pa.RecordBatch) -> Array | None:
 def can_be_measured(type_: pa.DataType) -> bool:
     """Whether the size of values of this type is known."""
     try:
-        sizes_of(plain_columns(pa.record_batch([pa.nulls(0, type_)], names=[""])))
+        sizes_of(pa.record_batch([pa.nulls(0, plain_type(type_))], names=[""]))
     except ValueError:
         return False
     return True

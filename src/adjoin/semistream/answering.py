@@ -10,7 +10,7 @@ from adjoin.errors import BudgetError, SchemaError
 from adjoin.kernels.types import Array
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.clock import Clock
-from adjoin.parts.copying import can_be_taken, plain_columns
+from adjoin.parts.copying import can_be_taken, no_rows, plain_columns
 from adjoin.parts.output import Output, can_be_measured, sizes_of
 from adjoin.parts.streambuffer import Arrivals, Rows
 from adjoin.semistream.matching import Matcher
@@ -52,13 +52,13 @@ class Answering:
         for field in stream:
             if not can_be_taken(field.type) or not can_be_measured(field.type):
                 raise SchemaError(
-                    f"the stream's column {field.name!r} of type {field.type} cannot pass; cast it"
+                    f"unsupported type {field.type} for column {field.name!r} of the stream; cast it to "
+                    "numbers, strings, lists or structs"
                 )
-        nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in stream], schema=stream)
-        self._spec.predicate.bounds(plain_columns(nothing))
+        self._spec.predicate.bounds(plain_columns(no_rows(stream)))
         layout = [pages.column(name) for name in self._spec.columns]
         keys = [pages.column(name) for name in self._spec.verified]
-        self._output = Output(schema, pages.columns, layout, split.output_bytes)
+        self._output = Output(schema, pages.columns, layout, split.output_bytes, self._spec.orders)
         self._matcher = Matcher(self._spec, pages, keys, self._output, split.step_rows)
 
     def _rows_of(self, taken: Arrivals) -> tuple[Rows, Array | None]:

@@ -203,8 +203,7 @@ class AutoJoin(SemiStreamJoin):
         self._join._check_master(master)
 
     def _begin(self, stream: pa.Schema) -> None:
-        nothing = [pa.nulls(0, field.type) for field in stream]
-        self._join._check_batch(pa.RecordBatch.from_arrays(nothing, schema=stream))
+        self._join._check_stream(stream)
 
     def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._look(batch)

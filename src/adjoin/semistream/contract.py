@@ -90,11 +90,14 @@ class SemiStreamJoin(Operator):
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         if not isinstance(batch, pa.RecordBatch):
             raise SchemaError(f"push takes a pyarrow.RecordBatch, got {type(batch).__name__}")
+        self._check_stream(batch.schema)
+
+    def _check_stream(self, schema: pa.Schema) -> None:
         if self._stream_schema is None:
-            self._begin(batch.schema)
-            self._stream_schema = batch.schema
-        elif not batch.schema.equals(self._stream_schema):
+            self._begin(schema)
+            self._stream_schema = schema
+        elif not schema.equals(self._stream_schema):
             raise SchemaError(
-                f"a batch has the schema {batch.schema.names}, the ones before had "
+                f"a batch has the schema {schema.names}, the ones before had "
                 f"{self._stream_schema.names} (or other types); one stream has one schema"
             )

@@ -14,7 +14,8 @@ from adjoin.master.master import Master
 from adjoin.master.predicate import Distance
 from adjoin.parts.clock import Pause
 from adjoin.parts.columns import Places
-from adjoin.parts.copying import as_declared, plain_columns, take_rows
+from adjoin.parts.copying import plain_columns, take_rows
+from adjoin.parts.encodings import Orders, can_be_numbered, declared_values
 from adjoin.parts.output import Output, sizes_of
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.portions import portions
@@ -164,17 +165,23 @@ class FrontStaged(SemiStreamJoin):
     def _check_master(self, master: Master) -> None:
         self._join._check_master(master)
 
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        super()._check_batch(batch)
+        self._spec.orders.note_columns(batch)
+
     def _begin(self, stream: pa.Schema) -> None:
-        nothing = [pa.nulls(0, field.type) for field in stream]
-        self._join._check_batch(pa.RecordBatch.from_arrays(nothing, schema=stream))
+        self._join._check_stream(stream)
         self._prepare(stream)
 
     def _prepare(self, stream: pa.Schema) -> None:
+        self._can_split = all(can_be_numbered(field.type) for field in stream)
         rows = self._cache.rows
         if rows is not None:
             schema = self._spec.output_schema(stream, self._pages.master.schema)
             layout = [rows.layout[rows.schema.names.index(name)] for name in self._spec.columns]
-            self._output = Output(schema, rows.columns, layout, self._pages.split.output_bytes)
+            self._output = Output(
+                schema, rows.columns, layout, self._pages.split.output_bytes, self._spec.orders
+            )
             self._keys = CachedKeys(self._pages.master.codec, self._spec, rows)
 
     def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -183,7 +190,7 @@ class FrontStaged(SemiStreamJoin):
         while begin < batch.num_rows:
             piece = batch.slice(begin, self._pages.split.step_rows)
             begin += piece.num_rows
-            if self._cache.rows is not None:
+            if self._cache.rows is not None and self._can_split:
                 piece = yield from self._answer(self._cache.rows, piece)
             if piece.num_rows:
                 yield from self._join.push(piece)
@@ -225,7 +232,8 @@ class FrontStaged(SemiStreamJoin):
         self._hits += int(np.count_nonzero(rows.matched))
         if self._spec.how == "semi":
             yield from self._output.alone(rows, np.flatnonzero(rows.matched))
-        return _declared(take_rows(plain, np.flatnonzero(~rows.matched)), batch.schema)
+        unmatched = take_rows(plain, np.flatnonzero(~rows.matched))
+        return _declared(unmatched, batch.schema, self._spec.orders)
 
     def _put_out(
         self, cached: TupleCache, rows: Rows, hit: Array, entries: Array
@@ -241,9 +249,12 @@ class FrontStaged(SemiStreamJoin):
             yield from self._output.matched(rows, stream_row, places)
 
 
-def _declared(plain: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _declared(plain: pa.RecordBatch, schema: pa.Schema, orders: Orders) -> pa.RecordBatch:
     """The batch in the stream's own types again."""
-    columns = [as_declared(column, field.type) for column, field in zip(plain.columns, schema, strict=True)]
+    columns = [
+        declared_values(column, field.type, orders, (field.name,))
+        for column, field in zip(plain.columns, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

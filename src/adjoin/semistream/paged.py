@@ -130,6 +130,10 @@ class PagedJoin(SemiStreamJoin):
         if self._stream_schema is not None:
             self._begin(self._stream_schema)
 
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        super()._check_batch(batch)
+        self._spec.orders.note_columns(batch)
+
     @abstractmethod
     def _join_all(self) -> Iterator[pa.RecordBatch]:
         """Answer the rows that have been looked up on this version of the master."""

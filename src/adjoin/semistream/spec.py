@@ -1,14 +1,14 @@
 """What is to be joined with what, checked once at the door."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
 from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
-from adjoin.parts.copying import declared_type
+from adjoin.parts.encodings import Orders, declared_type
 
 HOW = ("inner", "left", "semi", "anti")
 On = str | Sequence[str] | Mapping[str, str]
@@ -24,6 +24,7 @@ class JoinSpec:
         columns: Names of the master's columns that are put out; none for semi and anti joins.
         verified: The master's key columns that must be compared after a match, because keys are hashed.
         suffix: What a master column gets whose name the stream has too.
+        orders: What ordered dictionaries of the stream are ordered by.
     """
 
     how: str
@@ -31,6 +32,7 @@ class JoinSpec:
     columns: tuple[str, ...]
     verified: tuple[str, ...]
     suffix: str
+    orders: Orders = field(default_factory=Orders, compare=False)
 
     @property
     def gives_master_columns(self) -> bool:

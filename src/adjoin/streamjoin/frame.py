@@ -16,6 +16,7 @@ from adjoin.parts.arrivals import arrivals as paced
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.copying import compact, plain_columns, plain_schema
+from adjoin.parts.encodings import Orders
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
 from adjoin.streamjoin.blocks import Blocks
@@ -121,6 +122,16 @@ class SpillingJoin(StreamJoin):
             self.counts,
             self._has_ended,
         )
+
+    @property
+    @abstractmethod
+    def _orders(self) -> Orders:
+        """What ordered dictionaries are ordered by."""
+
+    def _checked(self, side: str, batch: pa.RecordBatch) -> int:
+        number = super()._checked(side, batch)
+        self._orders.note_columns(batch, number)
+        return number
 
     @abstractmethod
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:

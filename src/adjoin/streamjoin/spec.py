@@ -11,14 +11,13 @@ from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
 from adjoin.master.predicate import Distance
 from adjoin.parts.copying import (
-    as_declared,
     batch_of,
     can_be_taken,
-    declared_type,
     no_rows,
     plain_columns,
     take_rows,
 )
+from adjoin.parts.encodings import Orders, declared_type, declared_values
 from adjoin.parts.output import can_be_measured
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 
@@ -66,6 +65,7 @@ class TwoInputs:
         schema: The schema of the results.
         shown: Of each side the columns that are put out.
         condition: When rows match.
+        orders: What ordered dictionaries are ordered by; their columns by side and name.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class TwoInputs:
         suffix: str = "_right",
         columns: Sequence[str] | None = None,
     ) -> None:
+        self.orders = Orders()
         self._schemas = (left, right)
         for side, schema in zip(SIDES, self._schemas, strict=True):
             check_columns(side, schema)
@@ -135,7 +136,11 @@ class TwoInputs:
         if first == RIGHT:
             cut = len(self.shown[RIGHT])
             columns = columns[cut:] + columns[:cut]
-        arrays = [as_declared(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        sources = [(side, name) for side in (LEFT, RIGHT) for name in self.shown[side]]
+        arrays = [
+            declared_values(column, field.type, self.orders, source)
+            for column, field, source in zip(columns, self.schema, sources, strict=True)
+        ]
         return batch_of(arrays, self.schema, rows)
 
 
@@ -149,7 +154,8 @@ def check_columns(side: str, schema: pa.Schema) -> None:
             raise SchemaError(f"the {side} input's column {field.name!r} begins as ours do; rename it")
         if not can_be_taken(field.type) or not can_be_measured(field.type):
             raise SchemaError(
-                f"the {side} input's column {field.name!r} of type {field.type} cannot pass; cast it"
+                f"unsupported type {field.type} for column {field.name!r} of the {side} input; cast it to "
+                "numbers, strings, lists or structs"
             )
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.master.predicate import Distance
+from adjoin.parts.encodings import Orders
 from adjoin.streamjoin.cleanup import Cleanup
 from adjoin.streamjoin.diskjoin import OUTER_BYTES, DiskJoin
 from adjoin.streamjoin.frame import SpillingJoin
@@ -47,6 +48,10 @@ class TwoInputJoin(SpillingJoin):
         self._spec = TwoInputs(left, right, on, within, between, suffix, columns)
         are_points = [[points] for points in self._spec.condition.are_points]
         super().__init__(SIDES, (left, right), self._spec.schema, are_points, memory, **options)
+
+    @property
+    def _orders(self) -> Orders:
+        return self._spec.orders
 
     @cached_property
     def _results(self) -> Results:

@@ -240,17 +240,13 @@ def test_a_distance_may_span_the_whole_domain(distance, tmp_path):
         assert sum(batch.num_rows for batch in join.run([sales(ends)])) == wanted
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array([[1]], pa.list_view(pa.int64())),
-        pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])], ["a"]),
-    ],
-)
-def test_a_column_that_cannot_pass_is_named_before_any_row_is_taken(column, tmp_path):
+def test_a_column_of_an_unsupported_type_is_named_before_any_row_is_taken(tmp_path):
+    column = pa.UnionArray.from_dense(
+        pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])], ["a"]
+    )
     with (
         SSIJ(build(products(10), tmp_path), on="id", memory="2MB") as join,
-        pytest.raises(SchemaError, match=r"'odd' of type .* cannot pass"),
+        pytest.raises(SchemaError, match=r"unsupported type .* for column 'odd'"),
     ):
         join.push(pa.record_batch({"id": pa.array([2]), "odd": column}))
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from adjoin.parts.copying import plain_schema
+from adjoin.parts.encodings import Orders
 from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.frame import SpillingJoin
 from adjoin.streamjoin.index import INTERVAL_BYTES
@@ -61,6 +62,10 @@ class ManyInputJoin(SpillingJoin):
         )
         super().__init__(spec.graph.names, spec.schemas, spec.schema, spec.are_points, memory, **options)
         self._matching = Matching(spec, self._inputs, self._order, self._sizes.work_bytes // 2)
+
+    @property
+    def _orders(self) -> Orders:
+        return self._spec.orders
 
     @cached_property
     def _reader(self) -> BlockReader:

@@ -9,7 +9,8 @@ from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.parts.copying import as_declared, batch_of, declared_type, plain_columns, take_rows
+from adjoin.parts.copying import batch_of, plain_columns, take_rows
+from adjoin.parts.encodings import Orders, declared_type, declared_values
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
 from adjoin.streamjoin.spec import check_columns
 from adjoin.streamjoin.tuples import Keys
@@ -30,6 +31,7 @@ class ManyInputs:
         attributes: Of each relation, the edges whose keys are its join attributes: one for each attribute.
         schema: The schema of the results.
         shown: Of each relation, the columns that are put out.
+        orders: What ordered dictionaries are ordered by; their columns by relation and name.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class ManyInputs:
         *,
         scatters: bool = False,
     ) -> None:
+        self.orders = Orders()
         for name, schema in relations.items():
             check_columns(name, schema)
         self.graph = JoinGraph(relations, on)
@@ -142,5 +145,9 @@ class ManyInputs:
 
     def result(self, columns: list[pa.Array], rows: int) -> pa.RecordBatch:
         """A batch of so many results."""
-        arrays = [as_declared(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        sources = [(number, name) for number, names in enumerate(self.shown) for name in names]
+        arrays = [
+            declared_values(column, field.type, self.orders, source)
+            for column, field, source in zip(columns, self.schema, sources, strict=True)
+        ]
         return batch_of(arrays, self.schema, rows)
