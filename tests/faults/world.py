@@ -238,6 +238,48 @@ class Sequenced:
         return expected, sorted(kept)
 
 
+class Evolve:
+    """Scenario: columns that are added, renamed and widened, then changes that bring one more along."""
+
+    def prepare(self, path: Path) -> None:
+        Build().prepare(path)
+        Build().act(path)
+
+    def act(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            if master.version == 1:
+                master.evolve(add={"color": "string"}, rename={"name": "title"}, drop="price").close()
+        with Master.open(path / "m") as master:
+            self.bring_more(master).close()
+
+    @staticmethod
+    def bring_more(master: Master) -> Master:
+        row = {"_op": ["upsert"], "id": [3], "title": ["three"], "color": ["red"], "weight": [1.5]}
+        return master.apply(pa.table(row), txn="more", evolve=True)
+
+    def check(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            versions = master.versions()
+        expected = self._expected()
+        _check_contents(path, {version: expected[version] for version in versions})
+        self.act(path)
+        _check_contents(path, expected)
+
+    @staticmethod
+    @cache
+    def _expected() -> dict[int, list[str]]:
+        rows = OLD.select(["id", "name"]).rename_columns(["id", "title"])
+        rows = rows.append_column("color", pa.nulls(len(rows), pa.string()))
+        wider = rows.append_column("weight", pa.nulls(len(rows), pa.float64()))
+        changed = [row for row in wider.to_pylist() if row["id"] != 3]
+        changed.append({"id": 3, "title": "three", "color": "red", "weight": 1.5})
+        return {
+            1: multiset(OLD),
+            2: multiset(rows),
+            3: multiset(pa.Table.from_pylist(changed, wider.schema)),
+        }
+
+
 class Vacuum:
     """Scenario: removing versions 1 and 2 of 3."""
 
@@ -322,6 +364,7 @@ SCENARIOS: dict[str, Scenario] = {
     "build": Build(),
     "apply": Apply(),
     "sequence": Sequenced(),
+    "evolve": Evolve(),
     "vacuum": Vacuum(),
     "query": Query(),
 }

@@ -92,6 +92,11 @@ def link(source: str, target: str) -> None:
     change("link", target, lambda: os.link(source, target))
 
 
+def replace(source: str, target: str) -> None:
+    """Give the file another name, in place of the file that has it."""
+    change("replace", target, lambda: os.replace(source, target))
+
+
 def sync_dir(path: str) -> None:
     change("sync_dir", path, lambda: _sync_dir(path))
 

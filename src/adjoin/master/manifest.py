@@ -1,11 +1,11 @@
 """The manifest: one immutable file that says what a version of the master consists of."""
 
 import base64
-import binascii
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import CorruptionError, SchemaError
+from adjoin.errors import AdjoinError, CorruptionError, SchemaError
 from adjoin.master.datafile import DataFile, checksum_of
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KEY_COLUMN, KeyCodec
@@ -186,9 +186,7 @@ class Manifest:
             "schema": _schema_to_json(self.schema),
             "columns": list(self.columns),
             "next_column": self.next_column,
-            "layouts": [
-                {"ids": list(layout.ids), "schema": _schema_to_json(layout.schema)} for layout in self.layouts
-            ],
+            "layouts": [_layout_to_json(layout) for layout in self.layouts],
             "page_bytes": self.page_bytes,
             "fill": self.fill,
             "filter_bits": self.filter_bits,
@@ -208,20 +206,36 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, path: str, data: bytearray, data_directory: str) -> "Manifest":
-        first, _, body = data.partition(b"\n")
-        if not body or f"{checksum_of(body):016x}".encode() != first:
-            raise CorruptionError(
-                f"{path} is damaged (checksum differs); restore it from a copy or open an older version"
-            )
-        try:
-            saved = json.loads(body)
+        """Read a manifest.
+
+        Raises:
+            CorruptionError: It is damaged.
+            SchemaError: It has another format; says what to do.
+        """
+        with _damage_named(path):
+            saved = read_saved(path, data)
             _refuse_other_formats(path, saved["format"])
             return cls._from_json(saved, data_directory)
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, pa.ArrowException) as error:
-            raise CorruptionError(
-                f"{path} is damaged ({type(error).__name__}: {error}); restore it from a copy, or open an "
-                "older version"
-            ) from error
+
+    @classmethod
+    def from_first_format(cls, path: str, saved: dict[str, Any], data_directory: str, id_: str) -> "Manifest":
+        """What a manifest of format 1 says, as one of today; its index files are still of format 1."""
+        with _damage_named(path):
+            schema = _schema_from_json(saved["schema"])
+            key = tuple(saved["key"])
+            columns = first_columns(schema, KeyCodec.from_json(saved["codec"], schema, key))
+            added = {
+                "id": id_,
+                "revision": saved["version"],
+                "columns": columns["columns"],
+                "next_column": columns["next_column"],
+                "layouts": [_layout_to_json(layout) for layout in columns["layouts"]],
+                "files": [{**file, "layout": 0} for file in saved["files"]],
+                "numbered": saved.get("numbered", {}),
+                "marks": saved.get("marks", {}),
+                "latest": None,
+            }
+            return cls._from_json({**saved, **added}, data_directory)
 
     @classmethod
     def _from_json(cls, saved: dict[str, Any], data_directory: str) -> "Manifest":
@@ -266,6 +280,32 @@ class Manifest:
         )
 
 
+def read_saved(path: str, data: bytearray) -> dict[str, Any]:
+    """What is in a manifest of any format; CorruptionError if its checksum differs."""
+    first, _, body = data.partition(b"\n")
+    if not body or f"{checksum_of(body):016x}".encode() != first:
+        raise CorruptionError(
+            f"{path} is damaged (checksum differs); restore it from a copy or open an older version"
+        )
+    with _damage_named(path):
+        saved: dict[str, Any] = json.loads(body)
+        return saved
+
+
+@contextmanager
+def _damage_named(path: str) -> Iterator[None]:
+    """Whatever else is wrong in a manifest is damage as well."""
+    try:
+        yield
+    except AdjoinError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, pa.ArrowException) as error:
+        raise CorruptionError(
+            f"{path} is damaged ({type(error).__name__}: {error}); restore it from a copy, or open an "
+            "older version"
+        ) from error
+
+
 def new_id() -> str:
     """An identity that no other master has."""
     return uuid.uuid4().hex
@@ -299,6 +339,10 @@ def _refuse_other_formats(path: str, found: object) -> None:
     master = os.path.dirname(os.path.dirname(path))
     cure = f"run adjoin.Master.migrate({master!r}) once" if found == 1 else "use a newer adjoin"
     raise SchemaError(f"{path} has format {found}, this adjoin reads {FORMAT}: {cure}")
+
+
+def _layout_to_json(layout: PageLayout) -> dict[str, Any]:
+    return {"ids": list(layout.ids), "schema": _schema_to_json(layout.schema)}
 
 
 def _schema_to_json(schema: pa.Schema) -> str:

@@ -19,6 +19,7 @@ from adjoin.master.index import CheckedIndex, PageIndex
 from adjoin.master.keys import KeyCodec
 from adjoin.master.layout import StoredColumns
 from adjoin.master.manifest import Txn
+from adjoin.master.migrate import migrate
 from adjoin.master.vacuum import Retention, Vacuumed, vacuum
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
@@ -130,6 +131,22 @@ class Master:
         """
         home = Home(path)
         return cls(home, home.pin(version))
+
+    @staticmethod
+    def migrate(path: str | os.PathLike[str]) -> list[int]:
+        """Bring a master that an older adjoin has written to the format of today.
+
+        Manifests and indexes are written anew, data files stay. Versions keep their numbers. Nobody may
+        read or change the master meanwhile. If it breaks off, run it again.
+
+        Returns:
+            The versions that were migrated.
+
+        Raises:
+            MasterNotFoundError: There is no master at the path.
+            ConflictError: The master is in use.
+        """
+        return migrate(Home(path))
 
     def at(self, version: int) -> "Master":
         """Open another version of the same master; this object stays on its own.

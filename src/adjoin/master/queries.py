@@ -399,9 +399,9 @@ def _version_of(path: str, data: bytes, master: str | None) -> int:
     recorded = saved.get("master")  # records of the first format lack it
     if None not in (master, recorded) and recorded != master:
         raise MasterReplacedError(
-            f"batch {saved['batch']} of query {saved['query']} began with the master {recorded}, and the query "
-            f"reads the master {master} now: restore the other one, or, if the batch may see another master "
-            f"when it is repeated, remove {path}"
+            f"batch {saved['batch']} of query {saved['query']} began with the master {recorded}, and the "
+            f"query reads the master {master} now: restore the other one, or, if the batch may see another "
+            f"master when it is repeated, remove {path}"
         )
     return int(saved["version"])
 

@@ -1,0 +1,87 @@
+"""Masters of an older format, brought to the format of today."""
+
+import os
+from contextlib import ExitStack
+from typing import Any
+
+from adjoin.errors import ConflictError, CorruptionError
+from adjoin.master import files
+from adjoin.master.build import write_index
+from adjoin.master.datafile import checksum_of
+from adjoin.master.filter import KeyFilter
+from adjoin.master.index import PageIndex
+from adjoin.master.manifest import FORMAT, IndexFile, Manifest, new_id, read_saved
+from adjoin.master.versions import Home
+
+
+def migrate(home: Home) -> list[int]:
+    """Write manifests and indexes of format 1 in the format of today; data files stay. Which versions it was.
+
+    Every version keeps its number, so that records of queries stay true. A crash leaves some versions
+    migrated; running it again does the others.
+    """
+    home.newest()
+    with ExitStack() as stack:
+        stack.enter_context(_exclusive(home, home.lock_path))
+        old: dict[int, dict[str, Any]] = {}
+        known = None
+        for version in home.versions():
+            path = home.manifest_path(version)
+            stack.enter_context(_exclusive(home, path))
+            saved = read_saved(path, files.read_file(path))
+            if saved["format"] == 1:
+                old[version] = saved
+            elif saved["format"] == FORMAT:
+                known = saved["id"]
+        # A master has one id, in all its versions.
+        id_ = known or new_id()
+        replaced: set[str] = set()
+        for version, saved in old.items():
+            replaced |= _migrate_version(home, version, saved, id_)
+        # Versions can share an index, so the old ones go last.
+        for name in replaced:
+            files.discard(os.path.join(home.index_dir, name))
+    return list(old)
+
+
+def _exclusive(home: Home, path: str) -> files.Lock:
+    files.make_lock_file(home.lock_path)
+    lock = files.lock_file(path, exclusive=True)
+    if lock is None:
+        raise ConflictError(
+            f"{path} is in use: stop the queries and programs that use {home.path}, then migrate it"
+        )
+    return lock
+
+
+def _migrate_version(home: Home, version: int, saved: dict[str, Any], id_: str) -> set[str]:
+    """Replace the manifest of a version; the names of the files that it needs no more."""
+    path = home.manifest_path(version)
+    before = Manifest.from_first_format(path, saved, home.data_dir, id_)
+    index = PageIndex.from_first_format(_read_verified(home, before.index))
+    key_filter = None
+    if before.filter is not None:
+        data = _read_verified(home, before.filter)
+        key_filter = KeyFilter.from_first_format(data, before.filter.capacity)
+    created: list[str] = []
+    temporary = home.temporary(".json")
+    try:
+        index_file, filter_file = write_index(home, index, key_filter, created)
+        after = before.with_pages(index, before.files, index_file, filter_file)
+        files.write_file(temporary, after.to_bytes())
+        files.replace(temporary, path)
+        files.sync_dir(home.versions_dir)
+    except BaseException:
+        if read_saved(path, files.read_file(path))["format"] == 1:
+            for leftover in (temporary, *created):
+                files.discard(leftover)
+        raise
+    return before.file_names() - after.file_names()
+
+
+def _read_verified(home: Home, file: IndexFile) -> bytearray:
+    path = os.path.join(home.index_dir, file.name)
+    data = files.read_file(path)
+    if checksum_of(data) != file.checksum:
+        raise CorruptionError(f"{path} is damaged (checksum differs); restore it from a copy")
+    return data
