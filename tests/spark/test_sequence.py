@@ -1,15 +1,19 @@
 """DataFrames of changes with a sequence: the greatest value wins, whichever micro-batch it comes in."""
 
 import datetime as dt
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from adjoin import Master, OptionError, SchemaError, etl
 from adjoin.spark import apply as apply_module
+from tests.spark.programs import Program
 from tests.unit.master.sequenced import Change, Model, as_changes, as_rows, key_table, latest_rows
 from tests.unit.master.tables import build_master, files_below, multiset, rows_of
 
@@ -123,3 +127,33 @@ def test_a_late_micro_batch_of_a_stream_does_not_win(spark: SparkSession, tmp_pa
     assert multiset(rows_of(master)) == multiset(as_rows(model.rows(), "int64"))
     with pytest.raises(OptionError, match=r"sequence='tie': earlier changes .* had the sequence 'changed'"):
         master.apply(spark.createDataFrame(as_changes(batches[0], "int64", TYPE)), sequence="tie")
+
+
+@pytest.mark.slow
+def test_drivers_that_are_killed_lose_no_change_and_repeat_none(tmp_path: Path) -> None:
+    """Killed with signal 9 at random steps of commits, again and again; the model knows nothing of that."""
+    draw = np.random.default_rng(17)
+    start = [(key, "old") for key in range(0, 401, 3)]
+    model = Model(start)
+    build(tmp_path / "master", "int64", start).close()
+    (tmp_path / "in").mkdir()
+    for number in range(6):
+        batch = draw_batch(draw, number, 120)
+        model.apply(batch, VALUES, by_tie=True)
+        path = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(as_changes(batch, "int64", TYPE), path)
+        os.utime(path, (number, number))  # the source takes files in the order of their times
+    killed = 0
+    for step in (*draw.integers(1, 30, 6).tolist(), 0):
+        driver = Program("on_sequence", tmp_path, step, work=tmp_path / "logs")
+        code = driver.wait()
+        assert code in {0, -signal.SIGKILL}, driver.told()
+        killed += code != 0
+        Master.open(tmp_path / "master").verify()
+    assert killed > 3
+    master = Master.open(tmp_path / "master")
+    assert master.version == 7
+    assert multiset(rows_of(master)) == multiset(as_rows(model.rows(), "int64"))
+    assert latest_rows(master, "int64", pa.array(VALUES, TYPE)) == model.latest
+    master.vacuum(keep=1)
+    assert not [name for name in files_below(tmp_path / "master") if name.endswith((".run", ".keys"))]

@@ -26,7 +26,7 @@ from adjoin.master.page import roomy_page_bytes
 from adjoin.master.rewriter import Rewriter, Rewritten, Sweep, page_slices, pages_with, slice_bytes
 from adjoin.master.sequence import SEQUENCE_COLUMN
 from adjoin.master.spool import RecordSpool, SpooledRecords
-from adjoin.master.verify import MappedIndex
+from adjoin.master.verify import load_index
 from adjoin.master.versions import Home
 
 _DELETED_COLUMN = "deleted"
@@ -53,7 +53,7 @@ class LatestChanges:
 
     @classmethod
     def recorded(cls, home: Home, latest: Latest) -> "LatestChanges":
-        return cls(latest.relation, MappedIndex(home, latest.relation).index)
+        return cls(latest.relation, load_index(home, latest.relation))
 
     def are_newer(
         self, records: pa.RecordBatch, keys: NDArray[np.int64], chunk_bytes: int
