@@ -7,7 +7,9 @@ import pyarrow.parquet
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from adjoin import Master, enrich
+from adjoin import Master, MasterReplacedError, SchemaError, enrich, etl
+from adjoin.spark import apply as apply_module
+from tests.unit.master.tables import rows_of
 
 
 def _build(path, columns, rows=50):
@@ -131,3 +133,39 @@ def test_a_stream_that_needs_a_dropped_column_ends_and_others_go_on(stream, tmp_
     master.evolve(drop="city", add={"city": "bigint"})
     with pytest.raises(StreamingQueryException, match="column 'city' is not in version 3"):
         running.add(3)
+
+
+@pytest.mark.parametrize("rows_per_task", [100, None], ids=["on executors", "by the driver"])
+def test_changes_of_a_dataframe_bring_new_columns_along(spark, tmp_path, monkeypatch, rows_per_task):
+    if rows_per_task:
+        monkeypatch.setattr(apply_module, "_ROWS_PER_TASK", rows_per_task)
+        monkeypatch.setattr(apply_module, "_FEW_ROWS", 0)
+    master = _build(tmp_path / "m", ["id", "name"], rows=1000)
+    changes = spark.range(500, 1500).selectExpr(
+        "id", "'upsert' AS _op", "concat('new ', id) AS name", "array(id) AS ids", "current_date() AS day"
+    )
+    with pytest.raises(SchemaError, match="ids"):
+        master.apply(changes)
+    newer = master.apply(changes, evolve=True)
+    assert newer.schema.names == ["id", "name", "ids", "day"]
+    assert newer.schema.field("day").type == pa.date32()
+    rows = {row["id"]: row["ids"] for row in rows_of(newer).to_pylist()}
+    assert rows == {at: [at] if at >= 500 else None for at in range(1500)}
+    newer.verify()
+
+
+def test_a_change_stream_brings_new_columns_along_and_refuses_another_master(spark, tmp_path):
+    path = tmp_path / "m"
+    _build(path, ["id", "name"], rows=10)
+    body = etl.apply_changes(path, "feed", evolve=True)
+    body(
+        spark.createDataFrame(
+            [("upsert", 3, "three", "red")], "_op string, id long, name string, color string"
+        ),
+        0,
+    )
+    assert rows_of(Master.open(path)).to_pylist()[3] == {"id": 3, "name": "three", "color": "red"}
+    shutil.rmtree(path)
+    _build(path, ["id", "name"], rows=10)
+    with pytest.raises(MasterReplacedError):
+        body(spark.createDataFrame([("delete", 3)], "_op string, id long"), 1)

@@ -101,7 +101,9 @@ def test_migrated_versions_keep_their_rows_numbers_and_memory_of_changes(old):
 
 def test_a_master_in_use_is_not_migrated(old):
     path, _ = old
-    with files.lock_file(Home(path).manifest_path(2)), pytest.raises(ConflictError, match="stop the queries"):
+    held = files.lock_file(Home(path).manifest_path(2))
+    assert held is not None
+    with held, pytest.raises(ConflictError, match="stop the queries"):
         Master.migrate(path)
     assert Master.migrate(path) == [1, 2, 3]
 
