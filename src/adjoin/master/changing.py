@@ -38,7 +38,7 @@ def upserts(master: Master, known: Mapping[str, pa.Array | pa.ChunkedArray]) -> 
     rows = len(next(iter(known.values())))
     missing = [field for field in master.schema if field.name not in known]
     nulls = {field.name: pa.nulls(rows, field.type) for field in missing}
-    return pa.table({OPERATION_COLUMN: pa.array(["upsert"] * rows), **known, **nulls})
+    return pa.table({OPERATION_COLUMN: pa.array(["upsert"] * rows, pa.string()), **known, **nulls})
 
 
 @dataclass(frozen=True)

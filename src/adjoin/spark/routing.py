@@ -10,7 +10,16 @@ from decimal import Decimal
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    MapType,
+    StructType,
+    TimestampType,
+    VariantType,
+)
 
 from adjoin.master.keys import KeyCodec
 from adjoin.master.master import Master
@@ -82,6 +91,13 @@ def _as_encoded(key: Column, type_: pa.DataType) -> Column:
         units = F.lit(Decimal(10**type_.scale))
         return (key.try_cast(DecimalType(type_.precision, type_.scale)) * units).try_cast("bigint")
     return key.try_cast("bigint")
+
+
+def microseconds_of(moment: Column, type_: DataType) -> Column:
+    """Since 1970, of a timestamp with or without a zone, or of a date."""
+    if isinstance(type_, DateType):
+        return F.try_multiply(F.unix_date(moment).cast("bigint"), F.lit(86_400_000_000))
+    return F.unix_micros(moment) if isinstance(type_, TimestampType) else _microseconds_without_zone(moment)
 
 
 def _microseconds_without_zone(moment: Column) -> Column:
