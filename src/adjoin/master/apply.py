@@ -31,9 +31,11 @@ from adjoin.master.latest import (
     next_sweep,
 )
 from adjoin.master.manifest import Latest, Manifest, Txn
+from adjoin.master.moving import Mover, MoverFor, in_used_files, move, same_pages, tidied
 from adjoin.master.rewriter import Rewriter, Rewritten, slice_bytes
 from adjoin.master.sequence import sequence_type
 from adjoin.master.spool import KeySpool, SpooledRecords, filter_of
+from adjoin.master.verify import MappedIndex
 from adjoin.master.versions import Home
 
 
@@ -46,6 +48,7 @@ class ApplyOptions:
         sequence: The column whose greatest value counts, also among change sets.
         tombstone_seconds: For how long deletes with a sequence are remembered at least; None: for ever.
         at: When this is.
+        is_tidy: Whether pages are moved out of badly filled files; see `adjoin.master.moving`.
     """
 
     txn: Txn | None = None
@@ -56,6 +59,7 @@ class ApplyOptions:
     in_order: bool = True
     sequence: str | None = None
     tombstone_seconds: float | None = None
+    is_tidy: bool = True
     at: datetime = field(default_factory=lambda: now_utc())  # noqa: PLW0108 (tests have another one)
 
     @property
@@ -106,8 +110,8 @@ class Base:
     has_new_columns: bool = False
 
 
-def apply(home: Home, base: Base, changes: Any, options: ApplyOptions) -> bool:
-    """Commit the version after `base`; False if there is nothing to commit. The caller locks writers."""
+def apply(home: Home, base: Base, changes: Any, options: ApplyOptions) -> int | None:
+    """Commit the revision after `base`; its version, None if nothing changes. The caller locks writers."""
     schema, batches = open_changes(changes)
     base = with_new_columns(base, schema, options)
     part = rewrite(home, base.manifest, base.index, schema, batches, options)
@@ -125,12 +129,12 @@ def with_new_columns(base: Base, changes: pa.Schema, options: ApplyOptions) -> B
     return replace(base, manifest=evolved(base.manifest, Evolution.of(add=new)), has_new_columns=True)
 
 
-def refuse_stale(home: Home, base_version: int) -> None:
-    newest = home.newest()
-    if newest != base_version:
+def refuse_stale(path: str, base: Manifest, newest: Manifest) -> None:
+    """Raise ConflictError if there are other rows or columns since the base; pages may have moved."""
+    if newest.revision != base.revision:
         raise ConflictError(
-            f"this is version {base_version} of {home.path} and version {newest} has been committed since; "
-            "open the master again and apply the changes to it"
+            f"this is version {base.version} of {path} and version {newest.version} has been committed "
+            "since; open the master again and apply the changes to it"
         )
 
 
@@ -181,29 +185,79 @@ def rewrite(
         return replace(rewriter.finish(), records=recorder.finish())
 
 
-def commit_next(home: Home, base: Base, parts: Sequence[Rewritten], options: ApplyOptions) -> bool:
-    """Commit parts, given in the order of keys; False if nothing changes. What is left over is removed."""
+def _move_here(page_bytes: int) -> Mover:  # noqa: ARG001 (as many as there are)
+    return move
+
+
+def commit_next(
+    home: Home,
+    base: Base,
+    parts: Sequence[Rewritten],
+    options: ApplyOptions,
+    mover_for: MoverFor = _move_here,
+) -> int | None:
+    """Commit parts, given in the order of keys, as the next revision; its version, None if nothing changes.
+
+    If pages were moved meanwhile, the parts take their places among the moved pages. What is left over is
+    removed.
+    """
     created = [file.path for part in parts for file in part.files]
     records = [part.records for part in parts if part.records is not None]
+    first = base.manifest.version + 1
     try:
-        manifest = base.manifest
-        if any(len(part.pages) or len(part.index) for part in parts):
-            manifest = _merged(home, base, parts, options.memory_bytes, created)
-        if records:
-            manifest = replace(manifest, latest=_recorded(home, base.manifest, records, options, created))
-        new_marks = {**manifest.marks, **options.marks} != manifest.marks
-        is_same = manifest is base.manifest and not base.has_new_columns and not new_marks
-        if is_same and options.txn is None:
-            return False
-        home.commit(manifest.next(options.txn, options.marks))
-        return True
+        with ExitStack() as pins:
+            while True:
+                following = _following(home, base, parts, options, mover_for, created)
+                if following is None:
+                    return None
+                try:
+                    home.commit(following)
+                    return following.version
+                except ConflictError:
+                    base = _with_moved_pages(home, base, pins)
     finally:
         for part in parts:
             if part.keys is not None:
                 part.keys.discard()
         for spooled in records:
             spooled.discard()
-        home.discard_unless_committed(base.manifest.version + 1, created)
+        home.discard_unless_committed(first, created)
+
+
+def _following(
+    home: Home,
+    base: Base,
+    parts: Sequence[Rewritten],
+    options: ApplyOptions,
+    mover_for: MoverFor,
+    created: list[str],
+) -> Manifest | None:
+    """The next version, None if nothing changes."""
+    manifest = base.manifest
+    records = [part.records for part in parts if part.records is not None]
+    chosen = mover_for if options.is_tidy else None
+    if any(len(part.pages) or len(part.index) for part in parts):
+        manifest = _merged(home, base, parts, options.memory_bytes, created, chosen)
+    if records:
+        manifest = replace(manifest, latest=_recorded(home, base.manifest, records, options, created))
+    new_marks = {**manifest.marks, **options.marks} != manifest.marks
+    is_same = manifest is base.manifest and not base.has_new_columns and not new_marks
+    return None if is_same and options.txn is None else manifest.next(options.txn, options.marks)
+
+
+def _with_moved_pages(home: Home, base: Base, pins: ExitStack) -> Base:
+    """The newest version as base, which differs in places of pages alone; else the conflict remains."""
+    pinned = home.pin()
+    pins.enter_context(pinned.lock)
+    newest = pinned.manifest
+    refuse_stale(home.path, base.manifest, newest)
+    index = MappedIndex(home, newest).index
+    if newest.id != base.manifest.id or base.has_new_columns or not same_pages(index, base.index):
+        raise ConflictError(
+            f"version {newest.version} of {home.path} has its rows in other pages than version "
+            f"{base.manifest.version}; open the master again and apply the changes to it"
+        )
+    return replace(base, manifest=newest, index=index)
 
 
 def _recorded(
@@ -221,16 +275,26 @@ def _recorded(
     sweep, swept = next_sweep(latest, after, records, before)
     part = merge_records(home, latest, records, memory_bytes, sweep)
     created += [file.path for file in part.files]
-    relation = _merged(home, Base(latest.relation, latest.index, None), [part], memory_bytes, created)
+    chosen = _move_here if options.is_tidy else None
+    relation = _merged(home, Base(latest.relation, latest.index, None), [part], memory_bytes, created, chosen)
     return Latest(options.sequence, relation, options.tombstone_seconds, swept)
 
 
 def _merged(
-    home: Home, base: Base, parts: Sequence[Rewritten], memory_bytes: int, created: list[str]
+    home: Home,
+    base: Base,
+    parts: Sequence[Rewritten],
+    memory_bytes: int,
+    created: list[str],
+    mover_for: MoverFor | None,
 ) -> Manifest:
     """The base's manifest with the pages of the parts in place of those that they replace."""
     manifest = base.manifest
-    index, data_files = _merge_index(base, parts)
+    index, data_files = merge_index(base, parts)
+    if mover_for is not None:
+        index, data_files = tidied(
+            home, replace(manifest, files=tuple(data_files)), index, mover_for, created
+        )
     key_filter = base.filter.copy() if base.filter else None
     if key_filter is not None:
         for keys in (keys for part in parts if part.keys for keys in part.keys.chunks()):
@@ -241,7 +305,7 @@ def _merged(
     return manifest.with_pages(index, tuple(data_files), index_file, filter_file)
 
 
-def _merge_index(base: Base, parts: Sequence[Rewritten]) -> tuple[PageIndex, list[DataFile]]:
+def merge_index(base: Base, parts: Sequence[Rewritten]) -> tuple[PageIndex, list[DataFile]]:
     """Old entries that stay and new ones in the order of keys; files without pages are dropped."""
     newest = base.manifest.newest_layout
     new_files = [replace(file, layout=newest) for part in parts for file in part.files]
@@ -254,9 +318,7 @@ def _merge_index(base: Base, parts: Sequence[Rewritten]) -> tuple[PageIndex, lis
     order = np.argsort(np.concatenate([kept, *(part.places for part in parts)]), kind="stable")
     index = both.take(order)
     index.check_invariants()
-    used, renumbered = np.unique(index.file, return_inverse=True)
-    index.file[:] = renumbered
-    return index, [data_files[ordinal] for ordinal in used.tolist()]
+    return in_used_files(index, data_files)
 
 
 def _rebuild_filter(

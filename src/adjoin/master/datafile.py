@@ -158,22 +158,26 @@ class PageWriter:
 
     def write(self, keys: NDArray[np.int64], bounds: NDArray[np.int64], pages: SealedPages) -> PageIndex:
         """Write sealed pages of rows with these keys; return their index (files numbered from 0)."""
-        if self._current is None:
-            self.paths.append(os.path.join(self.directory, files.new_name(".arrow", self.marker)))
-            self._current = DataFileWriter(self.paths[-1], self.schema)
-        block = self._current.append(pages)
-        index = PageIndex(
+        file, block = self.append(pages)
+        return PageIndex(
             first=keys[bounds[:-1]],
             last=keys[bounds[1:] - 1],
-            file=np.full(len(block), len(self._finished), np.int32),
+            file=np.full(len(block), file, np.int32),
             block=block,
             blocks=pages.blocks,
             rows=np.diff(bounds).astype(np.int32),
             checksum=pages.checksums,
         )
+
+    def append(self, pages: SealedPages) -> tuple[int, NDArray[np.int32]]:
+        """Write sealed pages; return the number of their file, and where each begins in it."""
+        if self._current is None:
+            self.paths.append(os.path.join(self.directory, files.new_name(".arrow", self.marker)))
+            self._current = DataFileWriter(self.paths[-1], self.schema)
+        file, block = len(self._finished), self._current.append(pages)
         if self._current.bytes >= self._file_bytes:
             self._roll()
-        return index
+        return file, block
 
     def _roll(self) -> None:
         if self._current is not None:
@@ -238,6 +242,19 @@ def _read_alike(
         path = data_files[int(index.file[wanted[0]])].path
         raise CorruptionError(f"{path}: pages hold {table.num_rows} rows, the index says {rows}")
     return table
+
+
+def read_sealed(data_files: Sequence[DataFile], index: PageIndex, wanted: NDArray[np.int64]) -> SealedPages:
+    """Read and verify the wanted pages (ordinals, ascending) as they are on disk."""
+    blocks = index.blocks[wanted].astype(np.int64)
+    stops = np.cumsum(blocks) * BLOCK_BYTES
+    starts = stops - blocks * BLOCK_BYTES
+    data = np.empty(int(blocks.sum()) * BLOCK_BYTES, np.uint8)
+    _read_runs(data_files, index, wanted, starts, stops, data)
+    _verify_pages(data_files, index, wanted, data, starts, stops)
+    # A message begins with a mark and the length of its metadata, of four bytes each.
+    metadata = 8 + data.view("<i4")[starts // 4 + 1]
+    return SealedPages(data, index.blocks[wanted], metadata.astype(np.int32), index.checksum[wanted])
 
 
 def _read_runs(

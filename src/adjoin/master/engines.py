@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from adjoin.master.apply import ApplyOptions, Base, apply
 from adjoin.master.build import BuildOptions, build
+from adjoin.master.moving import Mover, move
 from adjoin.master.versions import Home
 from adjoin.parts.progress import Progress
 
@@ -23,8 +24,11 @@ class Engine(Protocol):
     ) -> None:
         """As `adjoin.master.build.build`."""
 
-    def apply(self, home: Home, base: Base, changes: Any, options: ApplyOptions) -> bool:
+    def apply(self, home: Home, base: Base, changes: Any, options: ApplyOptions) -> int | None:
         """As `adjoin.master.apply.apply`."""
+
+    def mover(self, page_bytes: int) -> Mover | None:
+        """Who moves so many bytes of pages, if this engine should do that now."""
 
 
 class _InProcess:
@@ -35,6 +39,9 @@ class _InProcess:
 
     def accepts(self, source: Any) -> bool:  # noqa: ARG002 (whatever it is, this engine names what is wrong)
         return True
+
+    def mover(self, page_bytes: int) -> Mover | None:  # noqa: ARG002 (it moves as many as there are)
+        return move
 
 
 _engines: list[Engine] = [_InProcess()]
@@ -48,3 +55,8 @@ def register(engine: Engine) -> None:
 def engine_for(source: Any) -> Engine:
     """The engine for these rows; what no other accepts is for pyarrow."""
     return next(engine for engine in _engines if engine.accepts(source))
+
+
+def mover_for(page_bytes: int) -> Mover:
+    """Who moves so many bytes of pages."""
+    return next(mover for engine in _engines if (mover := engine.mover(page_bytes)) is not None)

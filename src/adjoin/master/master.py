@@ -4,15 +4,17 @@ import datetime
 import os
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from adjoin.errors import ConflictError
+from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
 from adjoin.master.apply import ApplyOptions, Base, refuse_stale
 from adjoin.master.build import BuildOptions
+from adjoin.master.compact import compact
 from adjoin.master.datafile import DataFile
-from adjoin.master.engines import engine_for
+from adjoin.master.engines import engine_for, mover_for
 from adjoin.master.evolve import Evolution, View, evolved, refuse_other
 from adjoin.master.filter import CheckedFilter, KeyFilter
 from adjoin.master.index import CheckedIndex, PageIndex
@@ -20,7 +22,7 @@ from adjoin.master.keys import KeyCodec
 from adjoin.master.layout import StoredColumns
 from adjoin.master.manifest import Txn
 from adjoin.master.migrate import migrate
-from adjoin.master.vacuum import Retention, Vacuumed, vacuum
+from adjoin.master.vacuum import Vacuumed, retention_of, vacuum, vacuum_after_commit
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
 from adjoin.parts.budget import parse_bytes
@@ -315,12 +317,21 @@ class Master:
         evolve: bool = False,
         marks: Mapping[str, int] | None = None,
         memory: int | str = "256MB",
+        keep: int | None = 10,
+        keep_for: str | datetime.timedelta | None = None,
     ) -> "Master":
         """Commit changes as the next version, and open it; this object stays on its own version.
 
         How it works: the changes are sorted by key, the pages they touch are read, changed and written
         anew; all other pages are shared by both versions. The result is as if the changes had been
         applied one row at a time, in the order given. On Spark, executors do this for ranges of keys.
+
+        Upkeep: the commit also moves pages out of data files that are mostly garbage, or many and small,
+        so that data files have at most 1.5 bytes for each byte of live pages (`adjoin.master.moving`).
+        After it, old versions are removed as by `vacuum(keep, keep_for=keep_for)`; and, however few or
+        young they are, the oldest that are not in use, never the newest, while disk use is more than two
+        times the live bytes of the newest version (or 4 MB, if that is more) and what versions in use hold.
+        In use are versions that are open, the one that follows each, and those that records name.
 
         Args:
             changes: A pyarrow Table, RecordBatch or RecordBatchReader, or a Spark DataFrame, with the
@@ -350,6 +361,8 @@ class Master:
             marks: Integers to keep under names, committed together with the changes; others stay.
             memory: What the work may hold at once, on Spark in each task; all changes of a single key must
                 fit.
+            keep: How many of the newest versions stay. None: no upkeep; call `compact` and `vacuum` yourself.
+            keep_for: Versions younger than this stay too: a duration such as "12 hours", or a timedelta.
 
         Returns:
             The new version; the newest if `txn` was applied before; the same one if nothing changes.
@@ -378,8 +391,10 @@ class Master:
             ...     products = Master.open("/warehouse/products")
             ...     products.apply(batch, ("products", batch_id), sequence="changed_at")
 
-        Cost: reads and writes the touched pages, and writes the index once. With a sequence, the same for the
-        records of latest changes, which take the key and about 20 bytes for each key that was changed so.
+        Cost: reads and writes the touched pages, and writes the index once; for upkeep it reads and writes
+        at most three times the bytes of the pages it replaces, and one data file. With a sequence, the same
+        for the records of latest changes, which take the key and about 20 bytes for each key that was
+        changed so.
         """
         options = ApplyOptions(
             txn=txn,
@@ -390,20 +405,66 @@ class Master:
             sequence=sequence,
             tombstone_seconds=None if tombstones is None else parse_duration("tombstones", tombstones),
         )
+        retention = retention_of(keep, keep_for)
+        options = replace(options, is_tidy=retention is not None)
+        applied = self._apply(changes, options)
+        if retention is not None:
+            vacuum_after_commit(self._home, retention)
+        return applied
+
+    def _apply(self, changes: Any, options: ApplyOptions) -> "Master":
         with self._home.lock_writers():
             newest = self._newest()
-            if newest._manifest.has_applied(txn):
+            if newest._manifest.has_applied(options.txn):
                 return newest
-            refuse_stale(self._home, self.version)
+            refuse_stale(self.path, self._manifest, newest._manifest)
             base = Base(newest._manifest, newest.index, newest.filter)
             try:
                 committed = engine_for(changes).apply(self._home, base, changes, options)
             except ConflictError:
                 newest = self._newest()
-                if newest._manifest.has_applied(txn):
+                if newest._manifest.has_applied(options.txn):
                     return newest
                 raise
-            return self.at(self.version + 1) if committed else newest
+            try:
+                return newest if committed is None else self.at(committed)
+            except VersionNotFoundError:  # others have committed and vacuumed since
+                return self._newest()
+
+    def compact(self, *, memory: int | str = "256MB") -> "Master":
+        """Commit a version with the same rows in fewer and fuller files, and open it.
+
+        How it works: pages in data files that are partly garbage, or small, are copied to new files as
+        they are; neighboring pages that are mostly empty, after many deletes, are merged first. Readers
+        and writers go on meanwhile: a writer who commits first keeps his pages, and the others are moved
+        in what he has left. The old files go with the versions that use them, by `vacuum`. With a Spark
+        session, executors copy the pages of large masters.
+
+        Args:
+            memory: What the work may hold at once, on Spark in each task.
+
+        Returns:
+            The new version; the newest if there is nothing to do. Its `revision` is that of the rows.
+
+        Raises:
+            ConflictError: Other writers were faster, time and again.
+            MasterReplacedError: The path has another master now.
+
+        Example:
+            >>> import tempfile
+            >>> products = pa.table({"product_id": [1, 2], "name": ["ink", "paper"]})
+            >>> changes = pa.table({"_op": ["upsert"], "product_id": [3], "name": ["pen"]})
+            >>> with tempfile.TemporaryDirectory() as path:
+            ...     master = Master.build(products, key="product_id", path=path).apply(changes, keep=None)
+            ...     master.compact().revision == master.revision
+            True
+
+        Cost: reads and writes the pages that are moved, once, and the index.
+        """
+        with self._home.lock_writers():
+            self._newest().close()
+            compact(self._home, parse_bytes(memory), mover_for)
+            return self._newest()
 
     def _newest(self) -> "Master":
         """The newest version, with all its columns."""
@@ -457,9 +518,9 @@ class Master:
             return self.at(self.version)
         with self._home.lock_writers():
             newest = self._newest()
-            refuse_stale(self._home, self.version)
+            refuse_stale(self.path, self._manifest, newest._manifest)
             self._home.commit(evolved(newest._manifest, changes).next(None, {}))
-            return Master(self._home, self._home.pin(self.version + 1))
+            return Master(self._home, self._home.pin(newest.version + 1))
 
     def verify(self) -> None:
         """Read everything this version consists of; raise CorruptionError naming the file if a byte is wrong.
@@ -505,8 +566,10 @@ class Master:
             CorruptionError: A version that stays lacks a file.
         """
         self._newest().close()
-        keep_seconds = 0.0 if keep_for is None else parse_duration("keep_for", keep_for)
-        return vacuum(self._home, Retention(keep, keep_seconds), records)
+        retention = retention_of(keep, keep_for)
+        if retention is None:
+            raise OptionError(f"keep={keep!r}: give how many of the newest versions stay, at least 1")
+        return vacuum(self._home, retention, records)
 
     def close(self) -> None:
         """Let `vacuum` remove this version. Reading from it afterwards may fail."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from adjoin.errors import CorruptionError, OptionError, StorageError
 from adjoin.master import files
@@ -21,6 +21,7 @@ from adjoin.master.datafile import DataFile
 from adjoin.master.manifest import Manifest
 from adjoin.master.queries import QueryRecords, recorded_elsewhere, register
 from adjoin.master.versions import OWN_NAME, Home
+from adjoin.parts.durations import parse_duration
 
 SPARED_BYTES = 4 << 20
 """However few bytes are live, so many may be used before young versions are removed."""
@@ -69,6 +70,12 @@ class Retention:
             or version not in manifests
             or datetime.fromisoformat(manifests[version].created).timestamp() < youngest
         ]
+
+
+def retention_of(keep: int | None, keep_for: str | timedelta | None) -> Retention | None:
+    """What a user asks for; None or False as `keep` for no upkeep at all."""
+    seconds = 0.0 if keep_for is None else parse_duration("keep_for", keep_for)
+    return None if keep is None or keep is False else Retention(keep, seconds)
 
 
 def vacuum(home: Home, retention: Retention, places: Iterable[str | os.PathLike[str]] = ()) -> Vacuumed:

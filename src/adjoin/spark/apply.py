@@ -13,6 +13,7 @@ from adjoin.errors import NullKeyError, OptionError
 from adjoin.master.apply import ApplyOptions, Base, commit_next, rewrite, with_new_columns
 from adjoin.master.apply import apply as apply_here
 from adjoin.master.changes import OPERATION_COLUMN, check_names
+from adjoin.master.engines import mover_for
 from adjoin.master.evolve import refuse_other
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
@@ -31,8 +32,8 @@ _FEW_ROWS = 50_000
 _FEW_BYTES = 8 << 20
 
 
-def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> bool:
-    """Commit the version after `base`; False if there is nothing to commit; see `Master.apply`.
+def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> int | None:
+    """Commit the revision after `base`; its version, None if nothing changes; see `Master.apply`.
 
     How it works: changes go to tasks by ranges of keys, cut where no page lies on both sides. Each task
     rewrites the pages of its range as a single process would rewrite all; the driver puts
@@ -86,7 +87,7 @@ def _apply_on_executors(
     options: ApplyOptions,
     encoder: Encoder,
     cuts: NDArray[np.int64],
-) -> bool:
+) -> int | None:
     task = ApplyTask(
         path=home.path,
         manifest=base.manifest,
@@ -98,7 +99,7 @@ def _apply_on_executors(
     try:
         parts: list[tuple[int, Rewritten]] = run(send(by_place(changes), encoder, cuts), task.rewrite)
         in_order = [part for _, part in sorted(parts, key=lambda numbered: numbered[0])]
-        return commit_next(home, base, in_order, options)
+        return commit_next(home, base, in_order, options, mover_for)
     finally:
         home.discard_unless_committed(base.manifest.version + 1, home.marked(task.marker))
 

@@ -1,11 +1,13 @@
 """How the master layer is told of Spark; nothing of Spark is imported before it is needed."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from adjoin.master.apply import ApplyOptions, Base
 from adjoin.master.build import BuildOptions
 from adjoin.master.engines import Engine
+from adjoin.master.moving import Mover
 from adjoin.master.versions import Home
 from adjoin.parts.progress import Progress
 
@@ -29,8 +31,16 @@ class SparkEngine(Engine):
         progress.close()
         build(source, key, home, options)
 
-    def apply(self, home: Home, base: Base, changes: Any, options: ApplyOptions) -> bool:
+    def apply(self, home: Home, base: Base, changes: Any, options: ApplyOptions) -> int | None:
         """On executors, unless there are few changes."""
         from adjoin.spark.apply import apply  # noqa: PLC0415 (Spark may not be installed)
 
         return apply(home, base, changes, options)
+
+    def mover(self, page_bytes: int) -> Mover | None:
+        """Executors, if there is a session and much to move."""
+        if "pyspark.sql" not in sys.modules:
+            return None
+        from adjoin.spark.moving import mover_of_active_session  # noqa: PLC0415 (as above)
+
+        return mover_of_active_session(page_bytes)

@@ -19,7 +19,7 @@ def _versions(path: Path, count: int) -> Master:
     table = pa.table({"key": pa.array(range(500), pa.int64()), "value": ["x" * 30] * 500})
     master = build_master(table, "key", path, page_bytes=4096, filter_bits=8)
     for version in range(2, count + 1):
-        newer = master.apply(changes([("upsert", version, f"v{version}")], pa.int64()))
+        newer = master.apply(changes([("upsert", version, f"v{version}")], pa.int64()), keep=None)
         master.close()
         master = newer
     return master

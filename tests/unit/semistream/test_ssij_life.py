@@ -68,7 +68,7 @@ def test_pages_scattered_over_many_files_are_read_a_few_files_at_a_time(tmp_path
     monkeypatch.setattr("adjoin.master.reader._MOST_OPEN_FILES", 12)
     master = build(tmp_path)
     for number in range(60):
-        master = master.apply(change(number * 47, f"changed {number}"))
+        master = master.apply(change(number * 47, f"changed {number}"), keep=None)
     assert len(master.files) > 40
     join = SSIJ(master, on="id", memory="4MB")
     list(join.push(pa.record_batch({"id": np.arange(ROWS)})))
