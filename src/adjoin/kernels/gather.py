@@ -1,7 +1,10 @@
 """Values of (slot, row) places, copied out of the pages in the arena into Arrow buffers.
 
 A page lies in the arena as the bytes of its Arrow message; `offset[slot]` is where one of its
-buffers begins, counted from `base[slot]`, or -1 where the page has none (a column without nulls).
+buffers begins, counted from `base[slot]`, or negative where the page has none (a column without nulls).
+
+Whatever pages and offsets say, nothing outside of a slot is read: kernels return SOUND, or a slot of which
+something outside was wanted. `rooms` are the bytes of a slot, and of the last one.
 """
 
 import numpy as np
@@ -9,6 +12,14 @@ from numba import njit
 
 from adjoin.kernels.memory import memcpy
 from adjoin.kernels.types import Array
+
+SOUND = -1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def room_of(base: Array, rooms: Array, slot: int) -> int:
+    """Bytes of a slot."""
+    return rooms[1] if slot == len(base) - 1 else rooms[0]
 
 
 @njit(cache=True, nogil=True)
@@ -20,74 +31,132 @@ def any_present(slots: Array, offset: Array) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def gather_bits(arena: Array, base: Array, offset: Array, slots: Array, rows: Array, out: Array) -> int:
-    """Copy one bit per place (set where the page has no such buffer); returns the number of zeros."""
+def gather_bits(
+    arena: Array, base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, out: Array
+) -> tuple[int, int]:
+    """Copy one bit per place (set where the page has no such buffer); returns the number of zeros too."""
     zeros = 0
+    bad = SOUND
     for i in range(len(slots)):
         slot = slots[i]
         bit = 1
         if offset[slot] >= 0:
-            byte = arena[base[slot] + offset[slot] + (rows[i] >> 3)]
-            bit = (byte >> (rows[i] & 7)) & 1
+            at = np.int64(offset[slot]) + (rows[i] >> 3)
+            if rows[i] >= 0 and at < room_of(base, rooms, slot):
+                bit = (arena[base[slot] + at] >> (rows[i] & 7)) & 1
+            else:
+                bad = slot
         if bit:
             out[i >> 3] |= np.uint8(1 << (i & 7))
         else:
             zeros += 1
-    return zeros
+    return zeros, bad
 
 
 @njit(cache=True, nogil=True)
-def gather_words(arena: Array, base: Array, offset: Array, slots: Array, rows: Array, out: Array) -> None:
+def gather_words(
+    arena: Array, base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, out: Array
+) -> int:
     """Copy one value per place; `arena` and `out` are views of the value's width (1, 2, 4 or 8)."""
     width = arena.itemsize
+    bad = SOUND
     for i in range(len(slots)):
         slot = slots[i]
-        out[i] = arena[(base[slot] + offset[slot]) // width + rows[i]]
+        row = np.int64(rows[i])
+        begin = np.int64(offset[slot])
+        if begin >= 0 and row >= 0 and begin + (row + 1) * width <= room_of(base, rooms, slot):
+            out[i] = arena[(base[slot] + begin) // width + row]
+        else:
+            out[i] = 0
+            if begin >= 0:
+                bad = slot
+    return bad
 
 
 @njit(cache=True, nogil=True)
 def gather_wide(
-    arena: Array, base: Array, offset: Array, slots: Array, rows: Array, width: int, out: Array
-) -> None:
-    """Copy `width` bytes per place."""
+    arena: Array, base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, width: int, out: Array
+) -> int:
+    """Copy `width` bytes per place; `out` is zeros."""
     source = arena.ctypes.data
     target = out.ctypes.data
+    bad = SOUND
     for i in range(len(slots)):
         slot = slots[i]
-        memcpy(target + i * width, source + base[slot] + offset[slot] + rows[i] * width, width)
+        row = np.int64(rows[i])
+        begin = np.int64(offset[slot])
+        if begin >= 0 and row >= 0 and begin + (row + 1) * width <= room_of(base, rooms, slot):
+            memcpy(target + i * width, source + base[slot] + begin + row * width, width)
+        elif begin >= 0:
+            bad = slot
+    return bad
 
 
 @njit(cache=True, nogil=True)
 def gather_spans(
-    arena: Array, base: Array, offset: Array, slots: Array, rows: Array, begin: Array, out: Array
-) -> None:
+    arena: Array,
+    base: Array,
+    rooms: Array,
+    offset: Array,
+    slots: Array,
+    rows: Array,
+    most: int,
+    begin: Array,
+    out: Array,
+) -> int:
     """Where each place's bytes (or list items) begin in its page, and the running total of their lengths.
 
-    `arena` is a view of the width of the offsets.
+    `arena` is a view of the width of the offsets. No span of a page ends behind `most` times its room.
     """
     width = arena.itemsize
     total = 0
+    bad = SOUND
     out[0] = 0
     for i in range(len(slots)):
         slot = slots[i]
-        word = (base[slot] + offset[slot]) // width + rows[i]
-        begin[i] = arena[word]
-        total += np.int64(arena[word + 1]) - np.int64(arena[word])
+        row = np.int64(rows[i])
+        at = np.int64(offset[slot])
+        room = room_of(base, rooms, slot)
+        first, last = np.int64(0), np.int64(0)
+        if at >= 0 and row >= 0 and at + (row + 2) * width <= room:
+            word = (base[slot] + at) // width + row
+            first, last = np.int64(arena[word]), np.int64(arena[word + 1])
+        elif at >= 0:
+            bad = slot
+        if first < 0 or last < first or last > room * most:
+            bad = slot
+            first, last = np.int64(0), np.int64(0)
+        begin[i] = first
+        total += last - first
         out[i + 1] = total
+    return bad
 
 
 @njit(cache=True, nogil=True)
 def gather_bytes(
-    arena: Array, base: Array, offset: Array, slots: Array, begin: Array, ends: Array, out: Array
-) -> None:
+    arena: Array,
+    base: Array,
+    rooms: Array,
+    offset: Array,
+    slots: Array,
+    begin: Array,
+    ends: Array,
+    out: Array,
+) -> int:
     """Copy the spans that `gather_spans` found, one behind the other."""
     source = arena.ctypes.data
     target = out.ctypes.data
+    bad = SOUND
     for i in range(len(slots)):
         slot = slots[i]
         length = ends[i + 1] - ends[i]
         if length > 0:
-            memcpy(target + ends[i], source + base[slot] + offset[slot] + begin[i], length)
+            at = np.int64(offset[slot])
+            if at >= 0 and at + begin[i] + length <= room_of(base, rooms, slot):
+                memcpy(target + ends[i], source + base[slot] + at + begin[i], length)
+            else:
+                bad = slot
+    return bad
 
 
 @njit(cache=True, nogil=True)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from adjoin.kernels.gather import SOUND, room_of
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.memory import memcpy, preadv
 from adjoin.kernels.types import Array
@@ -228,6 +229,40 @@ def read_scans(scan_first: Array, scan_last: Array, begin: int, end: int, reads:
                     return PAGE_DAMAGED, arrived
             page = last + 1
     return READ, -1
+
+
+@njit(cache=True, nogil=True)
+def find_damage(
+    arena: Array,
+    words: Array,
+    base: Array,
+    rooms: Array,
+    slots: Array,
+    lengths: Array,
+    checksums: Array,
+    layouts: Array,
+    wanted: Array,
+    offsets: Array,
+    rows: Array,
+) -> int:
+    """SOUND, or which of the slots has not the bytes with this checksum, or other buffers than are noted."""
+    found = np.empty((wanted.shape[1], 1), np.int32)
+    count = np.empty(1, np.int32)
+    for i in range(len(slots)):
+        slot = slots[i]
+        at = base[slot]
+        if lengths[i] < 0 or lengths[i] > room_of(base, rooms, slot):
+            return i
+        if hash_bytes(arena, at, at + lengths[i]) != checksums[i]:
+            return i
+        if not find_buffers(arena, words, at, lengths[i], wanted[layouts[i]], found, count, 0):
+            return i
+        if count[0] != rows[slot]:
+            return i
+        for buffer in range(len(found)):
+            if found[buffer, 0] != offsets[buffer, slot]:
+                return i
+    return SOUND
 
 
 @njit(cache=True, nogil=True)

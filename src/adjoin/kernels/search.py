@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from adjoin.kernels.gather import SOUND, room_of
 from adjoin.kernels.types import Array
 
 
@@ -98,18 +99,28 @@ def probe_pages(
     need_slot: Array,
     arena_words: Array,
     slot_base: Array,
+    rooms: Array,
     key_offset: Array,
     slot_rows: Array,
-) -> tuple[Array, Array]:
-    """First matching row and number of matching rows of each need (a stream row and a slot)."""
+) -> tuple[Array, Array, int]:
+    """First matching row and number of matching rows of each need (a stream row and a slot).
+
+    And SOUND, or a slot whose keys would lie outside of it; see `gather`.
+    """
     needs = len(need_row)
     begin = np.empty(needs, np.int32)
     count = np.empty(needs, np.int32)
+    bad = SOUND
     for need in range(needs):
         row = need_row[need]
         slot = need_slot[need]
-        word = (slot_base[slot] + key_offset[slot]) >> 3
-        end = word + slot_rows[slot]
+        rows = np.int64(slot_rows[slot])
+        offset = np.int64(key_offset[slot])
+        if rows < 0 or (rows and (offset < 0 or offset + 8 * rows > room_of(slot_base, rooms, slot))):
+            bad = slot
+            rows = 0
+        word = (slot_base[slot] + offset) >> 3
+        end = word + rows
         at = first_not_below(arena_words, low[row], word, end)
         begin[need] = at - word
         if high[row] == low[row]:
@@ -119,7 +130,7 @@ def probe_pages(
         else:
             to = first_above(arena_words, high[row], at, end)
         count[need] = to - at
-    return begin, count
+    return begin, count, bad
 
 
 @njit(cache=True, nogil=True)

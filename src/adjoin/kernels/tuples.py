@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from adjoin.kernels.gather import room_of
 from adjoin.kernels.types import Array
 
 EMPTY = -1
@@ -35,26 +36,35 @@ def _steps(begin: int, end: int, length: int) -> int:
 
 @njit(cache=True, nogil=True)
 def find_keys(keys: Array, table_key: Array, table_slot: Array) -> Array:
-    """The entry of every key, or EMPTY. The table is never full."""
+    """The entry of every key, or EMPTY. The table is never full; if it were, the search would end as well."""
     length = len(table_key)
     found = np.empty(len(keys), np.int32)
     for i in range(len(keys)):
         at = _home(keys[i], length)
-        while table_slot[at] != EMPTY and table_key[at] != keys[i]:
+        found[i] = EMPTY
+        for _ in range(length):
+            if table_slot[at] == EMPTY:
+                break
+            if table_key[at] == keys[i]:
+                found[i] = at
+                break
             at = _next(at, length)
-        found[i] = at if table_slot[at] != EMPTY else EMPTY
     return found
 
 
 @njit(cache=True, nogil=True)
 def insert_keys(keys: Array, table_key: Array, table_slot: Array, slot: int) -> Array:
-    """Enter keys that the table does not have; returns their entries."""
+    """Enter keys that the table does not have; returns their entries, EMPTY where it is full."""
     length = len(table_key)
-    entries = np.empty(len(keys), np.int32)
+    entries = np.full(len(keys), EMPTY, np.int32)
     for i in range(len(keys)):
         at = _home(keys[i], length)
-        while table_slot[at] != EMPTY:
+        for _ in range(length):
+            if table_slot[at] == EMPTY:
+                break
             at = _next(at, length)
+        if table_slot[at] != EMPTY:
+            continue
         table_key[at] = keys[i]
         table_slot[at] = slot
         entries[i] = at
@@ -70,13 +80,17 @@ def remove_keys(
     removed = 0
     for i in range(len(keys)):
         hole = _home(keys[i], length)
-        while table_slot[hole] != EMPTY and table_key[hole] != keys[i]:
+        for _ in range(length):
+            if table_slot[hole] == EMPTY or table_key[hole] == keys[i]:
+                break
             hole = _next(hole, length)
-        if table_slot[hole] == EMPTY:
+        if table_slot[hole] == EMPTY or table_key[hole] != keys[i]:
             continue
         removed += 1
         at = _next(hole, length)
-        while table_slot[at] != EMPTY:
+        for _ in range(length):
+            if table_slot[at] == EMPTY:
+                break
             home = _home(table_key[at], length)
             # An entry may move into the hole unless its home lies between hole and entry.
             if _steps(home, at, length) >= _steps(hole, at, length):
@@ -89,6 +103,38 @@ def remove_keys(
             at = _next(at, length)
         table_slot[hole] = EMPTY
     return removed
+
+
+@njit(cache=True, nogil=True)
+def find_wrong_group(
+    words: Array,
+    base: Array,
+    rooms: Array,
+    key_offset: Array,
+    slot_rows: Array,
+    keys: Array,
+    slot: Array,
+    row: Array,
+    rows: Array,
+) -> int:
+    """EMPTY, or which of the groups is not exactly the rows of its key in its slot, side by side."""
+    for i in range(len(keys)):
+        at = np.int64(key_offset[slot[i]])
+        count = np.int64(slot_rows[slot[i]])
+        begin, end = np.int64(row[i]), np.int64(row[i]) + rows[i]
+        if at < 0 or count < 0 or at + 8 * count > room_of(base, rooms, slot[i]):
+            return i
+        if begin < 0 or rows[i] <= 0 or end > count:
+            return i
+        word = (base[slot[i]] + at) >> 3
+        if begin > 0 and words[word + begin - 1] == keys[i]:
+            return i
+        if end < count and words[word + end] == keys[i]:
+            return i
+        for k in range(begin, end):
+            if words[word + k] != keys[i]:
+                return i
+    return EMPTY
 
 
 @njit(cache=True, nogil=True)

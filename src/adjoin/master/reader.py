@@ -73,6 +73,10 @@ class PageReader:
         """Where pages begin, in blocks; pages of one file are as far apart as on the disk."""
         return entries.file.astype(np.int64) * _FILE_GAP_BLOCKS + entries.block
 
+    def layouts_of(self, entries: PageIndex) -> Array:
+        """The layout of each page."""
+        return self._layouts[entries.file]
+
     def start(
         self, pages: Array, entries: PageIndex, slots: Array, plan: ReadPlan, begin: int, end: int
     ) -> Callable[[], None]:
@@ -101,7 +105,7 @@ class PageReader:
             arena=self._arena.bytes,
             words=self._arena.words,
             scratch_bytes=self._arena.scratch_bytes,
-            layout=self._layouts[entries.file],
+            layout=self.layouts_of(entries),
             wanted=self._columns.wanted,
             offsets=self._columns.offsets,
             rows=self._columns.rows,

@@ -36,6 +36,7 @@ class Arena:
     Attributes:
         grain: Slots by which the arena grows and shrinks.
         slot_base: Where each slot begins.
+        rooms: Bytes of a slot, and of the oversize region.
     """
 
     bookkeeping_bytes = 12
@@ -62,8 +63,9 @@ class Arena:
         self.words: Array = self.bytes.view(np.int64)
         self.slot_base: Array = first + np.arange(landing + self.slots + 1, dtype=np.int64) * slot_bytes
         self.slot_base[self.oversize_slot] = scratch_bytes
+        self.rooms: Array = np.array([slot_bytes, oversize_bytes], np.int64)
         self.capacity = 0
-        self._free: Array = self.memory.array("free", self.slots, np.int32)
+        self._free: Array = self.memory.held("free", self.slots, np.int32)
         self.free_slots = 0
 
     def resume(self, capacity: int, free_slots: int) -> None:

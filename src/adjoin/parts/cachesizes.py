@@ -7,6 +7,7 @@ import pyarrow as pa
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.keytable import KeyTable
 from adjoin.parts.packedrows import PackedRows
+from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.rows import message_overhead
 
 _SLOTS = 64
@@ -44,9 +45,14 @@ class CacheSizes:
 
     @classmethod
     def of(
-        cls, schema: pa.Schema, most_bytes: int, expected_row_bytes: int, memory_bytes: int = 0
+        cls,
+        schema: pa.Schema,
+        most_bytes: int,
+        expected_row_bytes: int,
+        memory: PageMemory | type[PageMemory] = PageMemory,
     ) -> "CacheSizes | None":
-        """For so much memory, some of it lost, and rows of about this size; None if that is too little."""
+        """For so much memory of this kind, and rows of about this size; None if that is too little."""
+        memory_bytes = memory.fixed_bytes
         most_bytes = max(0, most_bytes - memory_bytes)
         table_bytes_per_key = KeyTable.bytes_per_entry / KeyTable.fullest
         entries = int(most_bytes / (expected_row_bytes + table_bytes_per_key) / KeyTable.fullest)
@@ -55,7 +61,7 @@ class CacheSizes:
         table_bytes = most_entries * KeyTable.bytes_per_entry
         slot_bytes = min(_MOST_SLOT_BYTES, (most_bytes - table_bytes) // _SLOTS)
         slot_bytes = max(slot_bytes // BLOCK_BYTES, 1) * BLOCK_BYTES
-        notes_bytes = PackedRows.notes_bytes(schema)
+        notes_bytes = PackedRows.notes_bytes(schema) + memory.bytes_per_slot
         counting_bytes = int(_COUNTING_SHARE * slot_bytes)
         work_bytes = _SLOTS_ON_THE_WAY * slot_bytes + counting_bytes
         slots = (most_bytes - table_bytes - work_bytes) // (slot_bytes + notes_bytes)

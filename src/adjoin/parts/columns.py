@@ -5,7 +5,7 @@ buffers belong to it, and copies the values of any (slot, row) places into a new
 Nested columns are walked level by level: the work per level is one kernel, whatever the rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,8 @@ from adjoin.parts.arena import Arena
 
 NO_BUFFER = -1
 _PLACE_BYTES = 8
+_MOST_ITEMS = 1 << 31
+"""Of a list whose items take no room."""
 _MEASURING_BYTES = 64
 """What it takes to find the size of one item of varying length."""
 _MIXED_COPIES = 3
@@ -193,6 +195,7 @@ class PageColumns:
         wanted: Ordinals of the buffers that must be found when a page is read, by layout.
         offsets: Where each wanted buffer begins, by (buffer, slot), from the slot's base.
         rows: Number of rows of the page in each slot.
+        blame: Makes the error that says what is damaged, given a slot whose page contradicts itself.
     """
 
     def __init__(self, arena: Arena, columns: list[Column], ordinals: Array | None = None) -> None:
@@ -205,6 +208,7 @@ class PageColumns:
         self.offsets: Array = arena.memory.array("offsets", count, np.int32).reshape(-1, arena.all_slots)
         self.rows: Array = arena.memory.array("rows", arena.all_slots, np.int32)
         self._views = {width: arena.view(width) for width in (1, 2, 4, 8)}
+        self.blame: Callable[[int], Exception] = lambda slot: arena.memory.damage(f"what is in slot {slot}")
 
     @staticmethod
     def bytes_per_slot(columns: list[Column]) -> int:
@@ -244,15 +248,15 @@ class PageColumns:
         self.put_validity(column, places, values)
         data, first = values.buffers()[1], values.offset
         if column.kind == "bits":
-            source = self._source(column.buffers[1], 1)
+            source = self._target(column.buffers[1], 1)
             bits = np.frombuffer(data, np.uint8)
             scatter.scatter_bits(*source, places.slots, places.rows, bits, first)
         elif column.width in self._views:
-            source = self._source(column.buffers[1], column.width)
+            source = self._target(column.buffers[1], column.width)
             words = np.frombuffer(data, source[0].dtype)[first : first + len(values)]
             scatter.scatter_words(*source, places.slots, places.rows, words)
         else:
-            source = self._source(column.buffers[1], 1)
+            source = self._target(column.buffers[1], 1)
             wide = np.frombuffer(data, np.uint8)[first * column.width :]
             scatter.scatter_wide(*source, places.slots, places.rows, column.width, wide)
 
@@ -263,7 +267,7 @@ class PageColumns:
         bits, first = np.full(len(places) // 8 + 1, 255, np.uint8), 0
         if values is not None and values.buffers()[0] is not None:
             bits, first = np.frombuffer(values.buffers()[0], np.uint8), values.offset
-        scatter.scatter_bits(*self._source(column.buffers[0], 1), places.slots, places.rows, bits, first)
+        scatter.scatter_bits(*self._target(column.buffers[0], 1), places.slots, places.rows, bits, first)
 
     def value_bytes(self, column: Column, places: "Places") -> Array | int:
         """Bytes that `take` needs for each place: its value, and the places of the items of a list."""
@@ -337,11 +341,20 @@ class PageColumns:
 
     def _bit_buffer(self, ordinal: int, places: "Places") -> tuple[pa.Buffer, int]:
         out = np.zeros((len(places) + 7) // 8, np.uint8)
-        zeros = gather.gather_bits(*self._source(ordinal, 1), places.slots, places.rows, out)
+        zeros, bad = gather.gather_bits(*self._source(ordinal, 1), places.slots, places.rows, out)
+        self.require(bad)
         return pa.py_buffer(out), zeros
 
-    def _source(self, ordinal: int, width: int) -> tuple[Array, Array, Array]:
+    def _source(self, ordinal: int, width: int) -> tuple[Array, Array, Array, Array]:
+        return self._views[width], self._arena.slot_base, self._arena.rooms, self.offset(ordinal)
+
+    def _target(self, ordinal: int, width: int) -> tuple[Array, Array, Array]:
         return self._views[width], self._arena.slot_base, self.offset(ordinal)
+
+    def require(self, bad_slot: int) -> None:
+        """Raise an error if a kernel has found a page in a slot that contradicts itself."""
+        if bad_slot != gather.SOUND:
+            raise self.blame(bad_slot)
 
     def _spans(self, column: Column, places: "Places") -> tuple[Array, Array]:
         """Where each place's bytes or items begin in its page, and the running total of their number."""
@@ -354,7 +367,8 @@ class PageColumns:
                 ends[:] = np.arange(len(places) + 1, dtype=np.int64) * column.width
             else:
                 source = self._source(ordinal, column.width)
-                gather.gather_spans(*source, places.slots, places.rows, begin, ends)
+                most = _MOST_ITEMS if column.kind == "list" and not _has_values(column) else 8
+                self.require(gather.gather_spans(*source, places.slots, places.rows, most, begin, ends))
             places.spans[ordinal] = begin, ends
         return places.spans[ordinal]
 
@@ -368,16 +382,17 @@ class PageColumns:
         width, ordinal = column.width, column.buffers[1]
         if width in self._views:
             out = np.empty(len(places), self._views[width].dtype)
-            gather.gather_words(*self._source(ordinal, width), places.slots, places.rows, out)
+            bad = gather.gather_words(*self._source(ordinal, width), places.slots, places.rows, out)
         else:
-            out = np.empty(len(places) * width, np.uint8)
-            gather.gather_wide(*self._source(ordinal, 1), places.slots, places.rows, width, out)
+            out = np.zeros(len(places) * width, np.uint8)
+            bad = gather.gather_wide(*self._source(ordinal, 1), places.slots, places.rows, width, out)
+        self.require(bad)
         return [pa.py_buffer(out)], []
 
     def _bytes(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
         begin, ends = self._spans(column, places)
         out = np.empty(int(ends[-1]), np.uint8)
-        gather.gather_bytes(*self._source(column.buffers[2], 1), places.slots, begin, ends, out)
+        self.require(gather.gather_bytes(*self._source(column.buffers[2], 1), places.slots, begin, ends, out))
         return [_offset_buffer(ends, column.width), pa.py_buffer(out)], []
 
     def _list(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
@@ -422,3 +437,8 @@ class Places:
 
 def _offset_buffer(ends: Array, width: int) -> pa.Buffer:
     return pa.py_buffer(ends if width == 8 else ends.astype(np.int32))
+
+
+def _has_values(column: Column) -> bool:
+    """Whether items of a list take any room in their page."""
+    return any(True for _ in column.children[0].all_buffers())

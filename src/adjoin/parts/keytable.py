@@ -121,7 +121,10 @@ class KeyTable:
     def insert(self, keys: Array) -> Array:
         """Enter keys that it does not have, with rows on the way; returns their entries."""
         self._taken += len(keys)
-        return insert_keys(keys, self.key, self.slot, ON_THE_WAY)
+        entries = insert_keys(keys, self.key, self.slot, ON_THE_WAY)
+        if (entries == EMPTY).any():
+            raise self._memory.damage("the table of keys")
+        return entries
 
     def remove(self, keys: Array) -> None:
         """Remove keys, those that are there."""

@@ -6,6 +6,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from adjoin.kernels.gather import SOUND
+from adjoin.kernels.hashing import hash_bytes
+from adjoin.kernels.pages import find_damage
+from adjoin.kernels.tuples import EMPTY, find_wrong_group
 from adjoin.kernels.types import Array
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.rowslots import RowSlots
@@ -34,7 +38,12 @@ class PackedRows(RowSlots):
         left: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(schema, slots, slot_bytes, memory=memory)
-        self._turns_left: Array = self._arena.memory.array("turns", slots, np.int32)
+        self._turns_left: Array = self._arena.memory.held("turns", slots, np.int32)
+        # Of what was written to each slot: so that it is known whether it is still there.
+        watched = self._arena.all_slots if self._arena.memory.outlives else 0
+        self._lengths: Array = self._arena.memory.held("lengths", watched, np.int64)
+        self._checksums: Array = self._arena.memory.held("checksums", watched, np.uint64)
+        self._trusted: Array = np.zeros(watched, np.int32)
         self.turns: deque[int] = deque()
         if left is not None:
             self._arena.resume(left["capacity"], left["free_slots"])
@@ -49,6 +58,11 @@ class PackedRows(RowSlots):
     def all_slots(self) -> int:
         """More than the number of any slot."""
         return self._arena.all_slots
+
+    @property
+    def most_rows(self) -> int:
+        """No slot has more: every row has eight bytes at least."""
+        return self._arena.slot_bytes // 8
 
     @property
     def free_slots(self) -> int:
@@ -73,6 +87,58 @@ class PackedRows(RowSlots):
     def grow(self) -> None:
         self._arena.grow(self._arena.grain)
 
+    def fill(self, slot: int, batch: pa.RecordBatch) -> Array:
+        """Put these rows in the slot, in place of those that were there; returns their message."""
+        message = super().fill(slot, batch)
+        if self._arena.memory.outlives:
+            self._lengths[slot] = len(message)
+            self._checksums[slot] = hash_bytes(message, 0, len(message))
+            self._trusted[slot] = 0
+        return message
+
+    def vouch(self, slots: Array) -> None:
+        """What was read from these slots was what had been put there; see `Residence.vouch`.
+
+        Raises:
+            CorruptionError: It was not.
+        """
+        arena, columns = self._arena, self.columns
+        if not arena.memory.outlives:
+            return
+        state = arena.memory.state()
+        doubtful = np.unique(slots if state == 0 else slots[self._trusted[slots] != state])
+        bad = find_damage(
+            arena.bytes,
+            arena.words,
+            arena.slot_base,
+            arena.rooms,
+            doubtful,
+            self._lengths[doubtful],
+            self._checksums[doubtful],
+            np.zeros(len(doubtful), np.int64),
+            columns.wanted,
+            columns.offsets,
+            columns.rows,
+        )
+        if bad != SOUND:
+            raise arena.memory.damage(f"what is in slot {doubtful[bad]} of the cached rows")
+        self._trusted[doubtful] = state
+
+    def vouch_groups(self, keys: Array, slot: Array, row: Array, rows: Array) -> None:
+        """These rows of slots were all rows of each key, and no others.
+
+        Raises:
+            CorruptionError: They were not.
+        """
+        if not self._arena.memory.outlives:
+            return
+        self.vouch(slot)
+        offset = self.columns.offset(self.layout[0].buffers[1])
+        places = self._arena.words, self._arena.slot_base, self._arena.rooms, offset, self.columns.rows
+        wrong = find_wrong_group(*places, keys, slot, row, rows)
+        if wrong != EMPTY:
+            raise self._arena.memory.damage(f"the place of the rows of key {keys[wrong]}")
+
     def add(self) -> int:
         """A slot that was free; its turn comes last."""
         slot = int(self._arena.take(1)[0])
@@ -96,8 +162,9 @@ class PackedRows(RowSlots):
 
     def first_column(self, slot: int) -> Array:
         """What the rows of the slot have in the first column."""
+        self.vouch(np.array([slot]))
         begin = int(self._arena.slot_base[slot] + self.columns.offset(self.layout[0].buffers[1])[slot]) >> 3
-        return self._arena.words[begin : begin + int(self.columns.rows[slot])]
+        return self._arena.words[begin : begin + int(self.columns.rows[slot])].copy()
 
     def slots_of(self, wanted_bytes: int) -> int:
         """How many slots must be free for so many bytes to be given back, or all there are."""
@@ -109,6 +176,10 @@ class PackedRows(RowSlots):
         """Do with so many slots less, which must be free; returns which others have moved, and where to."""
         source, target = self._arena.shrink(slots)
         self.columns.move(source, target)
+        if self._arena.memory.outlives:
+            self._lengths[target] = self._lengths[source]
+            self._checksums[target] = self._checksums[source]
+            self._trusted[target] = 0
         moved = dict(zip(source.tolist(), target.tolist(), strict=True))
         self.turns = deque(moved.get(slot, slot) for slot in self.turns)
         return moved

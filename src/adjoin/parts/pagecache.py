@@ -11,6 +11,8 @@ from adjoin.parts.arena import Arena
 from adjoin.parts.columns import PageColumns
 
 ABSENT = -1
+_NEVER = 0
+"""No state of memory in which anything is found sound."""
 _RESCALE_ABOVE = 1e12
 _LEAST_DECAY = 1e-6
 """So little that it only breaks ties."""
@@ -44,7 +46,6 @@ class PageCache:
 
     Attributes:
         unit: How much a stream row counts now; utilities fade because it grows.
-        slot_of_page: Slot of every page, or ABSENT.
     """
 
     bytes_per_page = 9
@@ -61,11 +62,14 @@ class PageCache:
         self.unit = unit or 1.0
         memory, room = arena.memory, _ROOM_TIMES * pages + _ROOM_PAGES
         self._utility: Array = memory.array("utility", pages, np.float32, room)
-        self.slot_of_page: Array = memory.array("slot_of_page", pages, np.int32, room)
-        self._page_of_slot: Array = memory.array("page_of_slot", arena.all_slots, np.int32)
+        self._slot_of_page: Array = memory.array("slot_of_page", pages, np.int32, room)
+        self._page_of_slot: Array = memory.held("page_of_slot", arena.all_slots, np.int32)
+        watched = arena.all_slots if memory.outlives else 0
+        self._is_new: Array = np.zeros(watched, bool)
+        self._trusted: Array = np.full(watched, _NEVER, np.int32)
         if unit is None:
             self._utility.fill(0)
-            self.slot_of_page.fill(ABSENT)
+            self._slot_of_page.fill(ABSENT)
             self._page_of_slot.fill(ABSENT)
 
     def __len__(self) -> int:
@@ -77,6 +81,41 @@ class PageCache:
     def pages(self) -> Array:
         return self._page_of_slot[self._page_of_slot >= 0]
 
+    def slot_of(self, pages: Array) -> Array:
+        """The slot of each of these pages, or ABSENT.
+
+        Raises:
+            CorruptionError: Somebody has changed the notes on that, or cut the memory off.
+        """
+        self._arena.memory.state()
+        slots: Array = self._slot_of_page[pages]
+        if slots.min(initial=ABSENT) < ABSENT or slots.max(initial=ABSENT) >= len(self._page_of_slot):
+            raise self._arena.memory.damage("what was noted on pages")
+        if ((slots != ABSENT) & (self._page_of_slot[slots] != pages)).any():
+            raise self._arena.memory.damage("what was noted on pages")
+        return slots
+
+    def page_of(self, slots: Array) -> Array:
+        """The page in each of these slots, or ABSENT."""
+        return self._page_of_slot[slots]
+
+    def doubt(self, slots: Array) -> None:
+        """These slots get other pages."""
+        if self._arena.memory.outlives:
+            self._trusted[slots] = _NEVER
+
+    def trust(self, slots: Array, state: int) -> None:
+        """The pages in these slots were found sound while the memory was in this state."""
+        self._trusted[slots] = state
+
+    def doubtful(self, slots: Array, state: int) -> Array:
+        """Of these slots those whose pages were not found sound in this state of the memory."""
+        return slots if state == _NEVER else slots[self._trusted[slots] != state]
+
+    def new_slots(self) -> Array:
+        """Slots that have got a page since this object was made."""
+        return np.flatnonzero(self._is_new & (self._page_of_slot >= 0)).astype(np.int32)
+
     def is_cached(self, slots: Array) -> Array:
         """Whether the page in each slot stays; those that are read for once do not."""
         cached: Array = self._page_of_slot[slots] >= 0
@@ -86,7 +125,12 @@ class PageCache:
         return self._utility[pages]
 
     def credit(self, pages: Array) -> None:
-        """One more stream row wanted each of these pages (repeats count)."""
+        """One more stream row wanted each of these pages (repeats count).
+
+        Raises:
+            CorruptionError: The memory of pages was cut off.
+        """
+        self._arena.memory.state()
         credit_pages(self._utility, pages, self.unit)
 
     def fade(self) -> None:
@@ -98,8 +142,11 @@ class PageCache:
 
     def put(self, pages: Array, slots: Array) -> None:
         """These slots hold these pages from now on."""
-        self.slot_of_page[pages] = slots
+        self._slot_of_page[pages] = slots
         self._page_of_slot[slots] = pages
+        self.doubt(slots)
+        if self._arena.memory.outlives:
+            self._is_new[slots] = True
 
     def keep(self, pages: Array, landed: Array) -> None:
         """Cache pages that have been read to these slots of the landing; as many slots must be free."""
@@ -122,8 +169,8 @@ class PageCache:
 
     def drop(self, pages: Array) -> None:
         """Evict these cached pages; their slots become free."""
-        slots = self.slot_of_page[pages]
-        self.slot_of_page[pages] = ABSENT
+        slots = self.slot_of(pages)
+        self._slot_of_page[pages] = ABSENT
         self._page_of_slot[slots] = ABSENT
         self._arena.free(slots)
 
@@ -172,11 +219,12 @@ class PageCache:
         """Let go of the memory; only `len` and `pages` can be asked afterwards."""
         self._page_of_slot = self._page_of_slot.copy()
         self._utility = self._utility[:0].copy()
-        self.slot_of_page = self.slot_of_page[:0].copy()
+        self._slot_of_page = self._slot_of_page[:0].copy()
+        self._is_new, self._trusted = self._is_new[:0], self._trusted[:0]
 
     def check_invariants(self) -> None:
         pages = self.pages()
-        assert (self.slot_of_page[pages] == self.slots()).all()
-        assert (self.slot_of_page >= 0).sum() == len(pages)
+        assert (self._slot_of_page[pages] == self.slots()).all()
+        assert (self._slot_of_page >= 0).sum() == len(pages)
         assert len(pages) + self._arena.free_slots == self._arena.capacity
         assert np.isfinite(self._utility).all()

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.errors import OptionError
+from adjoin.errors import CorruptionError, OptionError
+from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
 from adjoin.parts.regions import BLOCK_BYTES, Regions
 
@@ -37,6 +38,10 @@ class PageMemory:
     fixed_bytes = 0
     bytes_per_slot = 0
 
+    def damage(self, what: str) -> CorruptionError:
+        """The error that says that something here is not as it was written."""
+        return CorruptionError(f"{what} in memory contradicts itself; start the operator again")
+
     def part(self, name: str) -> "PageMemory":  # noqa: ARG002
         """Memory of the same kind for another, who comes and goes with the user of this one."""
         return PageMemory()
@@ -57,6 +62,14 @@ class PageMemory:
     def array(self, name: str, length: int, dtype: Any, room: int | None = None) -> Array:  # noqa: ARG002
         """Notes under this name; zeros where they are new. Asked again, they can be as long as `room`."""
         return np.zeros(length, dtype)
+
+    def held(self, name: str, length: int, dtype: Any) -> Array:  # noqa: ARG002
+        """As `array`, in memory of this process, whatever happens to others: what must not be doubted."""
+        return np.zeros(length, dtype)
+
+    def state(self) -> int:
+        """A number that is another one once somebody else may have changed what is here; 0: always."""
+        return 1
 
     def trim(self, name: str, length: int, dtype: Any) -> None:
         """The notes under this name are no longer than that any more."""
@@ -109,6 +122,15 @@ class _RegionMemory(PageMemory):
     def __init__(self, regions: Regions, prefix: str) -> None:
         self._regions = regions
         self._prefix = prefix
+        self._held: dict[str, Array] = {}
+        self._checksums: dict[str, int] = {}
+
+    def damage(self, what: str) -> CorruptionError:
+        """The error that says that something here is not as it was written."""
+        return CorruptionError(
+            f"{self._regions.path}: {what} is damaged; nothing that is left there will be used again: start "
+            "the operator or run the batch again"
+        )
 
     def array(self, name: str, length: int, dtype: Any, room: int | None = None) -> Array:
         """Notes under this name; zeros where they are new. Asked again, they can be as long as `room`.
@@ -120,6 +142,34 @@ class _RegionMemory(PageMemory):
         size = length * item_bytes
         view = self._regions.view(self._prefix + name, size, max(size, (room or 0) * item_bytes))
         return view[:size].view(dtype)
+
+    def held(self, name: str, length: int, dtype: Any) -> Array:
+        """As `array`, in memory of this process, and in the file only while nobody uses it.
+
+        Raises:
+            ArenaError: The file system is full.
+            CorruptionError: They are not as they were left.
+        """
+        left = self.array(name, length, dtype)
+        checksum = self._checksums.pop(name, None)
+        self._held[name] = np.zeros(length, dtype) if checksum is None else left.copy()
+        if checksum is not None and _checksum(self._held[name]) != checksum:
+            raise self.damage(f"what was noted as {self._prefix + name!r}")
+        return self._held[name]
+
+    def _put_down(self) -> dict[str, int]:
+        """Put what was held into the file; returns the checksums."""
+        for name, values in self._held.items():
+            self.array(name, len(values), values.dtype)[:] = values
+        return {name: _checksum(values) for name, values in self._held.items()}
+
+    def _let_go(self) -> None:
+        self._held.clear()
+        self._checksums.clear()
+
+    def state(self) -> int:
+        """A number that is another one once somebody else may have changed what is here; 0: always."""
+        return self._regions.state()
 
     def trim(self, name: str, length: int, dtype: Any) -> None:
         """The notes under this name are no longer than that any more."""
@@ -157,8 +207,10 @@ class _RegionMemory(PageMemory):
 class FilePart(_RegionMemory):
     """The part of a page file that belongs to somebody beside its user; `PageFile.part` makes it."""
 
-    fixed_bytes = 8 * BLOCK_BYTES
+    fixed_bytes = 10 * BLOCK_BYTES
     """Ends of regions, and what a file system notes on them."""
+    bytes_per_slot = 44
+    """What is held in memory of the process, and where that is put down."""
 
     def __init__(self, regions: Regions, name: str) -> None:
         super().__init__(regions, f"{name}/")
@@ -173,16 +225,19 @@ class FilePart(_RegionMemory):
             self.empty()
             return None
         left: dict[str, Any] = found["left"]
+        self._checksums = found["checksums"]
         return left
 
     def empty(self) -> None:
         """Forget everything and give all room back."""
         self.left = None
+        self._let_go()
         self._regions.remove([name for name in self._regions.layout if name.startswith(self._prefix)])
 
     def leave(self, left: dict[str, Any]) -> None:
         """Leave everything for the next, if the user of the file does as well."""
-        self.left = {"key": self._key, "left": left}
+        self.left = {"key": self._key, "left": left, "checksums": self._put_down()}
+        self._let_go()
 
 
 class PageFile(_RegionMemory):
@@ -208,8 +263,8 @@ class PageFile(_RegionMemory):
 
     fixed_bytes = 16 * BLOCK_BYTES
     """Header, ends of regions, and what a file system notes on them."""
-    bytes_per_slot = 16
-    """Which page it is: first key and checksum."""
+    bytes_per_slot = 29
+    """Which page it is: first key and checksum; what is held in memory of the process besides."""
 
     def __init__(self, path: str | os.PathLike[str], most_bytes: int) -> None:
         super().__init__(Regions(path, most_bytes), "")
@@ -248,6 +303,8 @@ class PageFile(_RegionMemory):
         """Forget everything and give all room back."""
         for part in self._parts.values():
             part.left = None
+            part._let_go()
+        self._let_go()
         self._regions.clear()
         self._regions.write_header(_IN_USE)
 
@@ -263,6 +320,7 @@ class PageFile(_RegionMemory):
             "key": self._key,
             "regions": self._regions.layout,
             "left": left,
+            "checksums": self._put_down(),
             "parts": {name: part.left for name, part in self._parts.items()},
         }
         self.abandon()
@@ -274,6 +332,7 @@ class PageFile(_RegionMemory):
         """The user goes and leaves nothing."""
         self._is_used = False
         self._parts.clear()
+        self._let_go()
 
     @property
     def is_linked(self) -> bool:
@@ -303,9 +362,14 @@ class PageFile(_RegionMemory):
             for name, part in self._parts.items():
                 part.left = saved["parts"][name]
             left: dict[str, Any] = saved["left"]
+            self._checksums = saved["checksums"]
             return left if self._regions.adopt(saved["regions"]) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+
+def _checksum(values: Array) -> int:
+    return int(hash_bytes(values.view(np.uint8), 0, values.nbytes))
 
 
 def _sealed(body: bytes) -> bytes:

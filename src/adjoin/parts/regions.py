@@ -5,6 +5,7 @@ import errno
 import mmap
 import os
 import stat
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.errors import ArenaError
+from adjoin.errors import ArenaError, CorruptionError
 from adjoin.kernels.types import Array
 
 BLOCK_BYTES = 4096
 _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
+_COARSE_CLOCK = 5
+"""The clock by which the system notes when a file was changed."""
 
 
 @dataclass
@@ -55,6 +58,8 @@ class Regions:
         self._regions: dict[str, _Region] = {}
         self._views: dict[str, Array] = {}
         self._descriptor = -1
+        self._changed_ns = 0
+        self._state = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             self._descriptor = os.open(self.path, flags, 0o600)
@@ -84,6 +89,29 @@ class Regions:
         if self.is_open:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def state(self) -> int:
+        """A number that is another one once the file was written to, except through memory that is mapped.
+
+        0: That cannot be told now; somebody may write at the moment of the clock at which the file was
+        changed last.
+
+        Raises:
+            CorruptionError: The file is shorter than what is mapped; to touch what is gone would be fatal.
+        """
+        if not self.is_open:
+            return 0
+        held = os.fstat(self._descriptor)
+        needed = max((region.end for region in self._regions.values()), default=0)
+        if held.st_size < needed:
+            raise CorruptionError(
+                f"{self.path} is cut off: {held.st_size:,} bytes are left of {needed:,}; nothing that is "
+                "left there will be used again: start the operator or run the batch again"
+            )
+        if held.st_ctime_ns != self._changed_ns:
+            self._changed_ns = held.st_ctime_ns
+            self._state += 1
+        return self._state if time.clock_gettime_ns(_COARSE_CLOCK) > self._changed_ns else 0
 
     # The header.
 

@@ -44,12 +44,13 @@ class RowSlots:
         """What the notes on a slot take."""
         return Arena.bookkeeping_bytes + PageColumns.bytes_per_slot(columns_of(schema))
 
-    def fill(self, slot: int, batch: pa.RecordBatch) -> None:
-        """Put these rows in the slot, in place of those that were there."""
+    def fill(self, slot: int, batch: pa.RecordBatch) -> Array:
+        """Put these rows in the slot, in place of those that were there; returns their message."""
         message = np.frombuffer(message_of(batch, self._arena.slot_bytes), np.uint8)
         base = int(self._arena.slot_base[slot])
         self._arena.bytes[base : base + len(message)] = message
         self.note(slot)
+        return message
 
     def note(self, slot: int) -> None:
         """A record batch has come into the slot: find its columns."""

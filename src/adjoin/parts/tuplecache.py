@@ -1,7 +1,7 @@
 """Rows of the master that the stream wants most, packed side by side and found by key."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,24 @@ _MOST = 0.9
 """New keys must have been wanted as often as all but so many of those that stayed."""
 _OFTEN = 0.25
 """So much of what the slot filled last holds must wait before a slot is filled anew."""
+
+
+@dataclass(frozen=True)
+class CachedPlaces:
+    """Where the rows of keys are: in a slot, from a row on, so many."""
+
+    keys: Array
+    slot: Array
+    row: Array
+    rows: Array
+
+    def part(self, begin: int, end: int) -> "CachedPlaces":
+        return CachedPlaces(*(getattr(self, field.name)[begin:end] for field in fields(self)))
+
+    def all(self) -> tuple[Array, Places]:
+        """Every row: to which of the keys it belongs, and where it is."""
+        owner, row = expand(self.row, self.rows, int(self.rows.sum(dtype=np.int64)))
+        return owner, Places(self.slot[owner], row)
 
 
 class TupleCache:
@@ -63,6 +81,7 @@ class TupleCache:
         self.least_seen: int = found.get("least_seen", 1)
         self._ask = ask
         self._sizes = sizes
+        self._memory = memory or PageMemory()
         self._packed = PackedRows(schema, sizes.slots, sizes.slot_bytes, memory, found.get("packed"))
         self._table = KeyTable(sizes.first_entries, sizes.most_entries, memory, found.get("table"))
         self._waiting: list[Groups] = []
@@ -124,6 +143,7 @@ class TupleCache:
 
     def find(self, keys: Array) -> Array:
         """The entry of every key, EMPTY where its rows are not to be had."""
+        self._memory.state()  # which raises an error where to touch the memory would be fatal
         entries = self._table.find(keys)
         entries[self._table.slot[entries] == ON_THE_WAY] = EMPTY
         return entries
@@ -132,15 +152,19 @@ class TupleCache:
         """Whether the rows of each key are there, or on the way."""
         return self._table.find(keys) != EMPTY
 
-    def rows_of(self, entries: Array) -> Array:
-        """How many rows each of these entries has."""
-        return self._table.rows[entries]
-
-    def places(self, entries: Array) -> tuple[Array, Places]:
-        """All rows of these entries: to which entry of the list each belongs, and where it is."""
+    def places(self, entries: Array, keys: Array) -> "CachedPlaces":
+        """Where the rows of these entries are, which have these keys."""
         self._table.warm(entries)
-        self.count(self._table.key[entries], np.ones(len(entries), np.int64))
-        return self._places(entries)
+        self.count(keys, np.ones(len(entries), np.int64))
+        return self._places(entries, keys)
+
+    def vouch(self, places: "CachedPlaces") -> None:
+        """What was read at these places were the rows of their keys, all of them and no others.
+
+        Raises:
+            CorruptionError: They were not.
+        """
+        self._packed.vouch_groups(places.keys, places.slot, places.row, places.rows)
 
     def count(self, keys: Array, times: Array) -> Array:
         """How often each key was seen of late, these times included."""
@@ -253,18 +277,25 @@ class TupleCache:
             Whether slots have become free.
         """
         table = self._table
-        entries = np.flatnonzero(table.slot >= 0)
+        entries = self._entries_in_slots()
         is_cold = table.cold(entries, least_heat(table.rows[entries]))
         table.remove(table.key[entries[is_cold]])
         table.cool()
         free_before = self._packed.free_slots
-        entries = np.flatnonzero(table.slot >= 0)
+        entries = self._entries_in_slots()
         rows = np.bincount(table.slot[entries], table.rows[entries], self._packed.all_slots)
         for slot in [slot for slot in self._packed.turns if 2 * rows[slot] < self.columns.rows[slot]]:
             self._unpack(slot)
         if len(table) < _ALMOST_EMPTY * table.most:
             self._resize_table(max(table.length // 2, self._sizes.first_entries))
         return self._packed.free_slots > free_before
+
+    def _entries_in_slots(self) -> Array:
+        """The entries whose rows are in slots."""
+        entries = np.flatnonzero(self._table.slot >= 0)
+        if self._table.slot[entries].max(initial=0) >= self._packed.all_slots:
+            raise self._memory.damage("the table of keys")
+        return entries
 
     def _unpack(self, slot: int) -> None:
         """Take what is left in a slot out of it, to be packed with others."""
@@ -352,22 +383,31 @@ class TupleCache:
         return entries[np.argsort(self._table.row[entries])]
 
     def _take(self, entries: Array) -> Groups:
-        _, places = self._places(entries)
+        found = self._places(entries, self._table.key[entries])
+        _, places = found.all()
         batch = self._packed.rows_at(places)
-        table = self._table
-        return Groups(table.key[entries], table.rows[entries], batch, table.heat[entries])
+        self.vouch(found)
+        return Groups(found.keys, found.rows, batch, self._table.heat[entries])
 
-    def _places(self, entries: Array) -> tuple[Array, Places]:
-        count = self._table.rows[entries]
-        owner, row = expand(self._table.row[entries], count, int(count.sum()))
-        return owner, Places(self._table.slot[entries][owner], row)
+    def _places(self, entries: Array, keys: Array) -> "CachedPlaces":
+        """Copies of what the table says, if it can be."""
+        slot, row, rows = (array[entries] for array in (self._table.slot, self._table.row, self._table.rows))
+        if len(entries) and (
+            min(slot.min(), row.min()) < 0
+            or slot.max() >= self._packed.all_slots
+            or rows.min() <= 0
+            or (row.astype(np.int64) + rows).max() > self._packed.most_rows
+        ):
+            raise self._memory.damage("the table of keys")
+        return CachedPlaces(keys, slot, row, rows)
 
     def _fill(self, slot: int, groups: Groups) -> None:
         self._packed.fill(slot, groups.batch)
         self._filled_bytes = groups.bytes
         table = self._table
         entries = table.find(groups.keys)
-        assert (entries != EMPTY).all()
+        if (entries == EMPTY).any():
+            raise self._memory.damage("the table of keys")
         table.slot[entries] = slot
         table.row[entries] = np.cumsum(groups.rows) - groups.rows
         table.rows[entries] = groups.rows

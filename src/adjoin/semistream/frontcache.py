@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import AdjoinError, ArenaError
+from adjoin.errors import AdjoinError, ArenaError, CorruptionError
 from adjoin.kernels.types import Array
 from adjoin.master.index import CheckedIndex
 from adjoin.master.master import Master
@@ -72,7 +72,7 @@ class FrontCache:
         self._passed_rows = 0
         self._this_turn = TurnCounts()
         left = memory.recall(self._key)
-        if left is None or not self._resume(left):
+        if left is None or not self._can_resume(left):
             self._forget()
             self._open()
         pages.guest = self
@@ -87,7 +87,7 @@ class FrontCache:
             return
         schema = _schema_of(master, self._spec)
         row_bytes = max(_LEAST_ROW_BYTES, int(_bytes_of_row(master, schema)))
-        sizes = CacheSizes.of(schema, self._most_bytes, row_bytes, self._memory.fixed_bytes)
+        sizes = CacheSizes.of(schema, self._most_bytes, row_bytes, self._memory)
         if sizes is not None and self._ask(sizes.fixed_bytes):
             self.rows = TupleCache(schema, sizes, self._ask, self._memory)
             self._join.observe(self._observe)
@@ -117,7 +117,9 @@ class FrontCache:
         self._is_closed = True
         if self.rows is not None:
             if is_sound and self._memory.outlives:
-                with suppress(ArenaError):  # no room for what was on the way: nothing is left
+                with suppress(
+                    ArenaError, CorruptionError
+                ):  # no room for what was on the way: nothing is left
                     self._leave(self.rows)
             self.rows.close()
 
@@ -153,6 +155,13 @@ class FrontCache:
             "rows": rows.leave(),
         }
         self._memory.leave(left)
+
+    def _can_resume(self, left: dict[str, Any]) -> bool:
+        """Go on with rows that the last user left, if that can be done and they are as they were left."""
+        try:
+            return self._resume(left)
+        except CorruptionError:
+            return False
 
     def _resume(self, left: dict[str, Any]) -> bool:
         """Go on with rows that the last user left; False if it is not known which of them have changed."""

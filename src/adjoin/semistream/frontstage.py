@@ -20,7 +20,7 @@ from adjoin.parts.output import Output, sizes_of
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
-from adjoin.parts.tuplecache import TupleCache
+from adjoin.parts.tuplecache import CachedPlaces, TupleCache
 from adjoin.semistream.cachedkeys import CachedKeys
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.frontcache import FrontCache
@@ -227,8 +227,9 @@ class FrontStaged(SemiStreamJoin):
             return batch
         rows = Rows(plain, 0.0, None, low, high, np.zeros(len(low), bool), sizes_of(plain))
         with self._cache.held():
-            for begin, end in portions(cached.rows_of(entries[hit]), self._pages.split.step_rows):
-                yield from self._put_out(cached, rows, hit[begin:end], entries[hit[begin:end]])
+            found = cached.places(entries[hit], low[hit])
+            for begin, end in portions(found.rows, self._pages.split.step_rows):
+                yield from self._put_out(cached, rows, hit[begin:end], found.part(begin, end))
         self._hits += int(np.count_nonzero(rows.matched))
         if self._spec.how == "semi":
             yield from self._output.alone(rows, np.flatnonzero(rows.matched))
@@ -236,17 +237,20 @@ class FrontStaged(SemiStreamJoin):
         return _declared(unmatched, batch.schema, self._spec.orders)
 
     def _put_out(
-        self, cached: TupleCache, rows: Rows, hit: Array, entries: Array
+        self, cached: TupleCache, rows: Rows, hit: Array, found: CachedPlaces
     ) -> Iterator[pa.RecordBatch]:
         """Join rows with what is cached of their keys; notes which have a match."""
-        owner, places = cached.places(entries)
+        owner, places = found.all()
         stream_row = hit[owner]
         if not self._keys.are_exact:
             same = self._keys.same(rows.batch, stream_row, places)
             stream_row, places = stream_row[same], Places(places.slots[same], places.rows[same])
         rows.matched[stream_row] = True
         if self._spec.gives_master_columns:
-            yield from self._output.matched(rows, stream_row, places)
+            for batch in self._output.matched(rows, stream_row, places):
+                cached.vouch(found)
+                yield batch
+        cached.vouch(found)
 
 
 def _declared(plain: pa.RecordBatch, schema: pa.Schema, orders: Orders) -> pa.RecordBatch:

@@ -77,7 +77,7 @@ class Loads(Lookup):
         self.counts.iterations += 1
         pages = self._pages
         wanted = self._needs.wanted(self._pages_around(self._page_of_oldest()))
-        slot = pages.cache.slot_of_page[wanted]
+        slot = pages.cache.slot_of(wanted)
         cached = slot >= 0
         with pages.frozen():
             yield from self._join_pages(wanted[cached], slot[cached])

@@ -69,7 +69,7 @@ class Lookup(Answering):
         for first in range(start, stop, limit):
             page = np.arange(first, min(first + limit, stop), dtype=np.int32)
             pages.cache.credit(page)
-            slot = pages.cache.slot_of_page[page]
+            slot = pages.cache.slot_of(page)
             cached = slot[slot >= 0]
             with pages.frozen():
                 yield from self._matcher.join(rows, np.full(len(cached), row, np.int32), cached)
@@ -91,7 +91,7 @@ class Lookup(Answering):
     def _look_up(self, rows: Rows, row: Array, page: Array, waits: Array) -> Iterator[pa.RecordBatch]:
         """Join needs whose page is cached now; the others wait. Notes in `waits` which rows do."""
         self._pages.cache.credit(page)
-        slot = self._pages.cache.slot_of_page[page]
+        slot = self._pages.cache.slot_of(page)
         cached = slot >= 0
         with self._pages.frozen():
             yield from self._matcher.join(rows, row[cached], slot[cached])

@@ -43,16 +43,26 @@ class Matcher:
 
     def join(self, rows: Rows, need_row: Array, need_slot: Array) -> Iterator[pa.RecordBatch]:
         """Result batches of these needs; notes in `rows.matched` which rows have a match."""
-        begin, count = probe_pages(
+        begin, count, bad = probe_pages(
             rows.low,
             rows.high,
             need_row,
             need_slot,
             self._arena.words,
             self._arena.slot_base,
+            self._arena.rooms,
             self._columns.offset(self._key_buffer),
             self._columns.rows,
         )
+        self._columns.require(bad)
+        for batch in self._results(rows, need_row, need_slot, begin, count):
+            self._pages.vouch(need_slot)
+            yield batch
+        self._pages.vouch(need_slot)  # for rows without a match as well
+
+    def _results(
+        self, rows: Rows, need_row: Array, need_slot: Array, begin: Array, count: Array
+    ) -> Iterator[pa.RecordBatch]:
         if self._codec.ordered and not self._spec.gives_master_columns:
             found = np.flatnonzero(count)
             self._tell(rows, need_row[found], Places(need_slot[found], begin[found]))

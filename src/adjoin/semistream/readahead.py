@@ -81,7 +81,7 @@ def read_each(pages: Residence, wanted: Array) -> Iterator[Wave]:
     plan = ReadPlan(every, every, blocks, np.zeros(len(order), bool))
     for begin, end in _cut_waves(plan, entries.file[order], pages.split.wave_pages):
         slots, chosen = every[: end - begin], order[begin:end]
-        pages.reader.start(wanted[chosen], entries.take(chosen), slots, plan, begin, end)()
+        pages.start_reading(wanted[chosen], entries.take(chosen), slots, plan, begin, end)()
         yield Wave(chosen, slots)
 
 
@@ -110,7 +110,7 @@ def _readings(
         chosen = order[plan.first[begin] : plan.last[end - 1] + 1]
         first = number % pages.split.waves * wave_pages
         slots = np.arange(first, first + len(chosen), dtype=np.int32)
-        wait = pages.reader.start(wanted[chosen], entries.take(chosen), slots, plan, begin, end)
+        wait = pages.start_reading(wanted[chosen], entries.take(chosen), slots, plan, begin, end)
         yield _Reading(Wave(chosen, slots), wait)
 
 
@@ -138,7 +138,7 @@ def _read_oversize(pages: Residence, wanted: Array, entries: PageIndex, chosen: 
     page, entry = wanted[chosen : chosen + 1], entries.take(np.array([chosen]))
     slot = np.array([pages.arena.oversize_slot], np.int32)
     plan = make_plan(pages.reader.position(entry), entry.blocks.astype(np.int64), 0.0, 0.0, 1, 1)
-    pages.reader.start(page, entry, slot, plan, 0, 1)()
+    pages.start_reading(page, entry, slot, plan, 0, 1)()
     yield Wave(np.array([chosen]), slot)
 
 
@@ -157,7 +157,7 @@ class _Keep:
         landed = wave.slots[self._keep[wave.chosen]]
         short = len(stay) - arena.free_slots
         if short > 0:
-            self._remove = self._remove[cache.slot_of_page[self._remove] != ABSENT]
+            self._remove = self._remove[cache.slot_of(self._remove) != ABSENT]
             cache.drop(self._remove[:short])
             self._remove = self._remove[short:]
         room = min(len(stay), arena.free_slots)

@@ -1,13 +1,16 @@
 """One version of the master as an operator holds it: index, filter, and the pages in memory."""
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 
+from adjoin.errors import CorruptionError
+from adjoin.kernels.gather import SOUND
+from adjoin.kernels.pages import find_damage
 from adjoin.kernels.types import Array
 from adjoin.master.device import Device
 from adjoin.master.filter import CheckedFilter, KeyFilter
@@ -19,6 +22,7 @@ from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.columns import Column, PageColumns, Places
 from adjoin.parts.pagecache import ABSENT, CachedPages, PageCache
 from adjoin.parts.pagememory import PageMemory
+from adjoin.parts.readplan import ReadPlan
 from adjoin.semistream.samepages import find_pages
 from adjoin.semistream.split import Demand, LandingRule, MemorySplit, least_bytes, split_memory, two_waves
 
@@ -112,9 +116,76 @@ class Residence:
 
     def key_range(self, slots: Array) -> tuple[Array, Array]:
         """First and last encoded key of the pages in these slots."""
-        key_offset = self.columns.offset(self.encoded_key.buffers[1])
-        word = (self.arena.slot_base[slots] + key_offset[slots]) >> 3
-        return self.arena.words[word], self.arena.words[word + self.columns.rows[slots] - 1]
+        offset = self.columns.offset(self.encoded_key.buffers[1])[slots].astype(np.int64)
+        rows = self.columns.rows[slots].astype(np.int64)
+        room = np.where(slots == self.arena.oversize_slot, *self.arena.rooms[::-1])
+        is_outside = (rows <= 0) | (offset < 0) | (offset + 8 * rows > room)
+        if is_outside.any():
+            raise self._blame(int(slots[np.argmax(is_outside)]))
+        word = (self.arena.slot_base[slots] + offset) >> 3
+        keys = self.arena.words[word], self.arena.words[word + rows - 1]
+        self.vouch(slots)
+        return keys
+
+    def start_reading(
+        self, pages: Array, entries: PageIndex, slots: Array, plan: ReadPlan, begin: int, end: int
+    ) -> Callable[[], None]:
+        """See `PageReader.start`."""
+        self._landed[self._landing_place(slots)] = pages
+        self.cache.doubt(slots)
+        return self.reader.start(pages, entries, slots, plan, begin, end)
+
+    def vouch(self, slots: Array) -> None:
+        """What was read from the pages in these slots was what the master has there.
+
+        Where memory is a file, somebody may have written to it at any time: so this is asked after the
+        pages were used and before results leave, and every page is verified again unless nobody has written
+        to the file since the last time.
+
+        Raises:
+            CorruptionError: It was not.
+        """
+        if not self._memory.outlives:
+            return
+        state = self._memory.state()
+        doubtful = np.unique(self.cache.doubtful(slots, state))
+        if len(doubtful) == 0:
+            return
+        entries = self.index.take(self._pages_in(doubtful))
+        arena, columns = self.arena, self.columns
+        bad = find_damage(
+            arena.bytes,
+            arena.words,
+            arena.slot_base,
+            arena.rooms,
+            doubtful,
+            entries.blocks.astype(np.int64) * BLOCK_BYTES,
+            entries.checksum,
+            self.reader.layouts_of(entries),
+            columns.wanted,
+            columns.offsets,
+            columns.rows,
+        )
+        if bad != SOUND:
+            raise self._blame(int(doubtful[bad]))
+        self.cache.trust(doubtful, state)
+
+    def _pages_in(self, slots: Array) -> Array:
+        """The page in each slot, cached or just read."""
+        cached = self.cache.page_of(slots)
+        return np.where(cached != ABSENT, cached, self._landed[self._landing_place(slots)])
+
+    def _landing_place(self, slots: Array) -> Array:
+        """Counts the slots of the landing and, last, the oversize region."""
+        return np.minimum(slots, self.arena.landing)
+
+    def _blame(self, slot: int) -> CorruptionError:
+        """The error that says what is damaged, given a slot whose page is."""
+        if self._memory.outlives:
+            return self._memory.damage(f"the page in slot {slot}")
+        page = self._pages_in(np.array([slot]))
+        where = self.reader.place(int(page[0]), self.index.take(page), 0)
+        return CorruptionError(f"{where} contradicts itself; restore the file or build it anew")
 
     def is_oversize(self, entries: PageIndex) -> Array:
         """Whether pages are longer than a slot."""
@@ -193,7 +264,8 @@ class Residence:
         self._is_closed = True
         self.reader.close()
         if is_sound and self._memory.outlives:
-            self._leave()
+            with suppress(CorruptionError):  # then nothing is left
+                self._leave()
         self._memory.abandon()
         self.master.close()
         self.arena.close()
@@ -224,9 +296,16 @@ class Residence:
         """Go on with pages that were left here, or begin with none."""
         self._find_columns()
         left = self._memory.recall(self._key)
-        if left is None or not self._resume(left):
+        if left is None or not self._can_resume(left):
             self._settle()
         self._open_reader()
+
+    def _can_resume(self, left: dict[str, Any]) -> bool:
+        """Go on with the pages that the last user left, if that can be done and they are as he left them."""
+        try:
+            return self._resume(left)
+        except CorruptionError:
+            return False
 
     def _find_columns(self) -> None:
         stored = self.master.stored
@@ -276,6 +355,8 @@ class Residence:
             self._memory,
         )
         self.columns = PageColumns(self.arena, self._wanted, self._ordinals)
+        self.columns.blame = self._blame
+        self._landed: Array = np.zeros(self.arena.landing + 1, np.int32)
         if self._memory.outlives:
             self._identities()  # has its room from the start, so that leaving cannot fail for want of it
 
@@ -346,9 +427,8 @@ class Residence:
 
     def _leave(self) -> None:
         first, checksum = self._identities()
-        slots = self.cache.slots()
-        pages = self.cache.pages()
-        entries = self.index.take(pages)
+        slots = self.cache.new_slots()
+        entries = self.index.take(self.cache.page_of(slots))
         first[slots] = entries.first
         checksum[slots] = entries.checksum
         self._memory.leave(

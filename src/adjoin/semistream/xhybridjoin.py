@@ -100,7 +100,7 @@ class PinnedLoads(Loads):
         hottest = np.partition(utility, others)[others:] if others else utility
         if utility[head].sum() < _ALMOST_ALL * hottest.sum():
             return
-        missing = head[pages.cache.slot_of_page[head] < 0]
+        missing = head[pages.cache.slot_of(head) < 0]
         for wave in read_in_waves(pages, missing, len(missing)):
             order = np.argsort(wave.chosen)
             yield from self._join_pages(missing[wave.chosen[order]], wave.slots[order])

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adjoin.kernels.gather import SOUND
 from adjoin.kernels.search import count_pages, expand, locate_pages, probe_pages
 
 keys = st.integers(-40, 40)
@@ -48,7 +49,9 @@ def test_probe_finds_exactly_the_rows_in_the_range(parts, ranges):
     need_row, need_slot = (
         grid.ravel().astype(np.int32) for grid in np.meshgrid(np.arange(len(ranges)), np.arange(len(parts)))
     )
-    begin, count = probe_pages(low, high, need_row, need_slot, words, base, offset, rows)
+    rooms = np.array([words.nbytes, words.nbytes])
+    begin, count, bad = probe_pages(low, high, need_row, need_slot, words, base, rooms, offset, rows)
+    assert bad == SOUND
     for need in range(len(need_row)):
         part = parts[need_slot[need]]
         inside = np.flatnonzero((part >= low[need_row[need]]) & (part <= high[need_row[need]]))

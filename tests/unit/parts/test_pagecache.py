@@ -70,8 +70,8 @@ class CacheMachine(RuleBasedStateMachine):
         pages = np.array(sorted(self.held), np.int64)
         utility = self.cache.utility(pages)
         dropped = self.cache.drop_least_useful(count)
-        gone = pages[self.cache.slot_of_page[pages] == ABSENT]
-        kept = pages[self.cache.slot_of_page[pages] != ABSENT]
+        gone = pages[self.cache.slot_of(pages) == ABSENT]
+        kept = pages[self.cache.slot_of(pages) != ABSENT]
         assert len(gone) == dropped == min(count, len(pages))
         if len(gone) and len(kept):
             assert utility[np.isin(pages, gone)].max() <= utility[np.isin(pages, kept)].min()
@@ -83,7 +83,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.check_invariants()
         assert set(self.cache.pages().tolist()) == self.held
         for page in self.held:
-            slot = self.cache.slot_of_page[page]
+            slot = self.cache.slot_of(np.array([page]))[0]
             base = self.arena.slot_base[slot]
             assert (self.arena.bytes[base : base + 4096] == page + 1).all()
             assert self.cache._columns.rows[slot] == page + 1
@@ -160,7 +160,7 @@ def test_memory_given_back_is_not_resident(slots):
     pages = np.arange(slots)
     cache.put(pages, arena.take(slots))
     numbers = arena.bytes[arena.slot_base[arena.landing] : arena.slot_base[arena.landing] + slots * 4096]
-    numbers.reshape(slots, 4096)[cache.slot_of_page - arena.landing] = (pages % 251)[:, None]
+    numbers.reshape(slots, 4096)[cache.slot_of(pages) - arena.landing] = (pages % 251)[:, None]
     cache.credit(pages[: slots // 4].repeat(2))
     before = resident_bytes(arena)
     released = slots // 2 // arena.grain * arena.grain
@@ -169,7 +169,7 @@ def test_memory_given_back_is_not_resident(slots):
     stayed = cache.pages()
     assert set(range(slots // 4)) <= set(stayed.tolist())
     for page in stayed.tolist():
-        base = arena.slot_base[cache.slot_of_page[page]]
+        base = arena.slot_base[cache.slot_of(np.array([page]))[0]]
         assert (arena.bytes[base : base + 4096] == page % 251).all()
 
 

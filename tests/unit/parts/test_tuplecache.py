@@ -80,9 +80,11 @@ class CacheMachine(RuleBasedStateMachine):
         asked = np.array(keys, np.int64)
         entries = self.cache.find(asked)
         found = asked[entries != EMPTY]
-        owner, places = self.cache.places(entries[entries != EMPTY])
+        there = self.cache.places(entries[entries != EMPTY], found)
+        owner, places = there.all()
         values = [self.cache.columns.take(column, places).to_pylist() for column in self.cache.layout]
         wanted = [(at, key, *row_of(key, n)) for at, key in enumerate(found) for n in range(1 + key % 3)]
+        self.cache.vouch(there)
         assert list(zip(owner.tolist(), *values, strict=True)) == wanted
 
     @rule(keys=st.sets(KEYS, max_size=30))
@@ -161,7 +163,7 @@ def test_what_is_wanted_stays():
         cache.count(keys, np.ones(len(keys), np.int64))
         cache.put(groups_of(keys[~cache.knows(keys)].tolist()))
         entries = cache.find(hot)
-        cache.places(entries[entries != EMPTY])
+        cache.places(entries[entries != EMPTY], hot[entries != EMPTY])
     assert (cache.find(hot) != EMPTY).all()
     assert not cache.knows(np.arange(1_000, 1_100)).any()
 
@@ -173,7 +175,7 @@ def test_when_memory_goes_back_what_is_wanted_stays():
     known = keys[cache.find(keys) != EMPTY]
     hot = known[::7]
     for _ in range(5):
-        cache.places(cache.find(hot))
+        cache.places(cache.find(hot), hot)
     assert cache.give_back(cache.bytes // 4) > 0
     assert len(hot) < len(cache) < len(known)
     assert (cache.find(hot) != EMPTY).all()

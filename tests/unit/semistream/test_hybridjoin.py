@@ -219,7 +219,7 @@ def test_pinned_pages_follow_the_stream(master):
             for begin in range(0, len(keys), 500):
                 list(join.push(sales(keys[begin : begin + 500])))
             hot = np.searchsorted(master.index.first, [shift], "right") - 1
-            assert join._pages.cache.slot_of_page[hot[0]] >= 0
+            assert join._pages.cache.slot_of(hot)[0] >= 0
 
 
 def test_the_first_pages_of_a_sorted_master_are_read_in_one_go(master, monkeypatch):

@@ -65,7 +65,7 @@ def test_rows_too_wide_for_what_is_left_of_any_slot_do_not_turn_in_circles():
         put(range(first, first + 5), 150)
     for _ in range(3):
         entries = cache.find(cache.keys())
-        cache.places(entries[entries >= 0])
+        cache.places(entries[entries >= 0], cache.keys()[entries >= 0])
     for key in range(3):
         put([10**6 + key], 2_000)
     cache.check_invariants()

@@ -17,11 +17,11 @@ class JoinsWhatIsCachedLater(Phases):
     """The letter of Algorithm 1: whether a page is cached is asked again after pages were evicted."""
 
     def _look_up(self, rows: Any, row: Any, page: Any, open_: Any) -> Iterator[pa.RecordBatch]:
-        slot = self._pages.cache.slot_of_page[page]
+        slot = self._pages.cache.slot_of(page)
         cached = slot >= 0
         yield from self._matcher.join(rows, row[cached], slot[cached])
         self._pages.cache.drop_least_useful(1)
-        missing = np.flatnonzero(self._pages.cache.slot_of_page[page] < 0)
+        missing = np.flatnonzero(self._pages.cache.slot_of(page) < 0)
         if len(missing):
             yield from self._wait(rows, row, page, missing, open_)
 

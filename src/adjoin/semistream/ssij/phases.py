@@ -122,7 +122,7 @@ class Phases(Lookup):
 
     def _join_cached(self, rows: Rows, inverted: InvertedIndex, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         """Join pages that have come into the cache since their rows did."""
-        slot = self._pages.cache.slot_of_page[wanted.pages]
+        slot = self._pages.cache.slot_of(wanted.pages)
         cached = np.flatnonzero(slot >= 0)
         with self._pages.frozen():
             yield from self._join_wave(rows, wanted, cached, slot[cached])
