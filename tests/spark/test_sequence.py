@@ -3,7 +3,9 @@
 import datetime as dt
 import os
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from adjoin import Master, OptionError, SchemaError, etl
+from adjoin import Master, OptionError, SchemaError, StorageError, etl
 from adjoin.spark import apply as apply_module
+from adjoin.spark import jobs
 from tests.spark.programs import Program
 from tests.unit.master.sequenced import Change, Model, as_changes, as_rows, key_table, latest_rows
 from tests.unit.master.tables import build_master, files_below, multiset, rows_of
@@ -87,8 +90,10 @@ def test_what_cannot_be_ordered_is_refused(
     with pytest.raises(SchemaError, match=r"unsupported type .* for the sequence column 'at'"):
         master.apply(changes.selectExpr("_op", "key", "value", "array(at) AS at"), sequence="at")
     assert files_below(tmp_path) == before
-    newer = master.apply(changes, sequence="at", order_by=["value", "at"])
+    newer = master.apply(changes, sequence="at", order_by=["value", "AT"])
     assert rows_of(newer)["value"].to_pylist() == ["y"]
+    late = changes.where("at = 4").withColumnRenamed("at", "At")
+    assert rows_of(newer.apply(late, "late", sequence="AT"))["value"].to_pylist() == ["y"]
 
 
 def test_a_late_micro_batch_of_a_stream_does_not_win(spark: SparkSession, tmp_path: Path) -> None:
@@ -157,3 +162,39 @@ def test_drivers_that_are_killed_lose_no_change_and_repeat_none(tmp_path: Path) 
     assert latest_rows(master, "int64", pa.array(VALUES, TYPE)) == model.latest
     master.vacuum(keep=1)
     assert not [name for name in files_below(tmp_path / "master") if name.endswith((".run", ".keys"))]
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_a_job_that_fails_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither pages of tasks nor what they have written down to be recorded."""
+
+    def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
+        def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+            for part in work(batches):
+                assert part[1].records is not None
+                raise StorageError("/somewhere: no space; make room")
+            yield
+
+        return jobs.run(df, fail_at_the_end)
+
+    master = build(tmp_path / "m", "int64", [(1, "a")])
+    before = files_below(tmp_path)
+    monkeypatch.setattr(apply_module, "run", run)
+    changes = spark.sql("SELECT 'upsert' AS _op, id AS key, 'x' AS value, 5 AS at FROM range(300)")
+    with pytest.raises(StorageError, match="/somewhere"):
+        master.apply(changes, sequence="at")
+    assert files_below(tmp_path) == before
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_new_columns_come_with_a_sequence(spark: SparkSession, tmp_path: Path) -> None:
+    """The sequence does not become a column of the master, others do."""
+    master = build(tmp_path / "m", "int64", [(1, "a")])
+    select = "SELECT 'upsert' AS _op, id AS key, 'x' AS value, {} AS more, {} AS at FROM range(200)"
+    newer = master.apply(spark.sql(select.format("id", 5)), sequence="at", evolve=True)
+    late = newer.apply(spark.sql(select.format("-id", 4)), "a", sequence="at", evolve=True)
+    assert late.schema.names == ["key", "value", "more"]
+    assert late.version == 3
+    assert rows_of(late)["more"].to_pylist() == list(range(200))

@@ -66,9 +66,13 @@ def _as_spelled(
 ) -> tuple[DataFrame, ApplyOptions]:
     """Columns under the names that the master has for them, where the session takes both for the same."""
     stored = [*manifest.schema.names, OPERATION_COLUMN]
+    sequence = options.sequence
+    if sequence is not None:
+        recorded = [manifest.latest.column] if manifest.latest else []
+        sequence = found_name(changes, sequence, [*stored, *recorded])
+        stored.append(sequence)
     order_by = tuple(found_names(changes, options.order_by, stored))
-    sequence = found_name(changes, options.sequence, stored) if options.sequence else options.sequence
-    names = found_names(changes, changes.columns, [*stored, *order_by, *([sequence] if sequence else [])])
+    names = found_names(changes, changes.columns, [*stored, *order_by])
     renamed = changes if names == changes.columns else changes.toDF(*names)
     return renamed, replace(options, order_by=order_by, sequence=sequence)
 
