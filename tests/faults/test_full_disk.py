@@ -13,7 +13,7 @@ from tests.faults.world import SCENARIOS, FullDisk, fresh
 from tests.unit.master.tables import multiset, products, rows_of
 
 
-@pytest.mark.parametrize("name", ["build", "apply", "sequence", "query"])
+@pytest.mark.parametrize("name", ["build", "apply", "sequence", "query", "compact", "upkeep"])
 def test_the_disk_is_full_from_any_step_on(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -32,7 +32,8 @@ def test_the_disk_is_full_from_any_step_on(
             except StorageError as error:
                 refused = str(error)
         assert not refused or "No space left on device; committed versions are intact, make room" in refused
-        _no_garbage(path)
+        if name != "upkeep":  # versions that it has removed may have left files for the next time
+            _no_garbage(path)
         scenario.check(path)
     assert step > 10
 

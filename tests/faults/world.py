@@ -1,6 +1,7 @@
 """A file system that stops, forgets, fills up, or kills the process at a chosen step."""
 
 import errno
+import gc
 import os
 import shutil
 import signal
@@ -308,6 +309,75 @@ class Vacuum:
             assert left == len(master.files) + 2
 
 
+class Compact:
+    """Scenario: merging thin pages and moving pages of 3 versions, in two commits."""
+
+    GONE = changes([("delete", key, None) for key in range(300) if key % 8], pa.int64())
+
+    def prepare(self, path: Path) -> None:
+        Apply().prepare(path)
+        Apply().act(path)
+        with Master.open(path / "m") as master:
+            master.apply(
+                self.GONE.select([0, 2]).rename_columns(["_op", "id"]), txn="gone", keep=None
+            ).close()
+
+    def act(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            master.compact().close()
+
+    def check(self, path: Path) -> None:
+        """All versions from 3 on have the same rows, and at the end nothing is left to do."""
+        with Master.open(path / "m", 3) as master:
+            rows = multiset(rows_of(master))
+            versions = master.versions()
+        expected = {1: multiset(OLD), 2: _changed(), 3: rows, 4: rows, 5: rows}
+        assert 0 < len(rows) < len(expected[2]) / 2
+        _check_contents(path, {version: expected[version] for version in versions})
+        self.act(path)
+        with Master.open(path / "m") as master:
+            assert 4 <= master.version <= 5
+            assert master.compact().version == master.version
+            assert (master.revision, len(master.files)) == (3, 1)
+            gc.collect()  # whoever was stopped may still have versions open
+            master.vacuum(keep=1)
+            _check_contents(path, {master.version: rows})
+            left = sum(len(os.listdir(path / "m" / part)) for part in ("data", "index", "tmp"))
+            assert left == len(master.files) + 2
+
+
+class Upkeep:
+    """Scenario: a change that also moves pages out of 8 small files, and removes versions."""
+
+    def prepare(self, path: Path) -> None:
+        Build().prepare(path)
+        Build().act(path)
+        for number in range(8):
+            with Master.open(path / "m") as master:
+                master.apply(NEW.slice(number, 1), txn=f"{number}", keep=None).close()
+
+    def act(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            master.apply(NEW, txn="new", keep=2).close()
+
+    def check(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            master.verify()
+            with master.at(master.versions()[0]) as oldest:
+                oldest.verify()
+            is_done = master.version == 10
+            assert multiset(rows_of(master)) == _changed() if is_done else master.version == 9
+        self.act(path)
+        with Master.open(path / "m") as master:
+            assert multiset(rows_of(master)) == _changed()
+            assert len(master.files) < 8
+            gc.collect()  # whoever was stopped may still have versions open
+            master.vacuum(keep=1)
+            _check_contents(path, {10: _changed()})
+            left = sum(len(os.listdir(path / "m" / part)) for part in ("data", "index", "tmp"))
+            assert left == len(master.files) + 2
+
+
 class Query:
     """Scenario: micro-batches of a streaming query; after each of them the master moves on."""
 
@@ -366,6 +436,8 @@ SCENARIOS: dict[str, Scenario] = {
     "sequence": Sequenced(),
     "evolve": Evolve(),
     "vacuum": Vacuum(),
+    "compact": Compact(),
+    "upkeep": Upkeep(),
     "query": Query(),
 }
 

@@ -11,6 +11,7 @@ from adjoin.errors import OptionError
 from adjoin.master.changing import checked_txn, in_turn
 from adjoin.master.evolve import refuse_other
 from adjoin.master.master import Master
+from adjoin.master.vacuum import retention_of, vacuum_after_commit
 from adjoin.master.versions import Home
 from adjoin.parts.durations import parse_duration
 from adjoin.spark.microbatch import MicroBatch
@@ -25,6 +26,8 @@ def apply_changes(
     tombstones: str | datetime.timedelta | None = "30 days",
     evolve: bool = False,
     memory: int | str = "256MB",
+    keep: int | None = 10,
+    keep_for: str | datetime.timedelta | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """Make a body for `foreachBatch` that applies a change stream to a master, exactly once.
 
@@ -44,6 +47,9 @@ def apply_changes(
             that comes after one does not bring the row back; None: for ever.
         evolve: Add columns that the changes have and the master lacks, see `Master.apply`.
         memory: What the work may hold at once, see `Master.apply`.
+        keep: How many of the newest versions stay, see `Master.apply`, which also says when fewer stay and
+            how the master is kept small. None: no upkeep; call `compact` and `vacuum` yourself.
+        keep_for: Versions younger than this stay too, such as "12 hours".
 
     Returns:
         A function of a batch DataFrame and its number. Its rows have a column `_op` and the master's
@@ -62,13 +68,14 @@ def apply_changes(
         ...     batch = adjoin.etl.surrogate_keys(batch, "/warehouse/products", **products)
         ...     apply_changes("/warehouse/products", "product feed")(batch, batch_id)
 
-    Cost: that of `Master.apply` for each micro-batch. Old versions stay until `Master.vacuum`.
+    Cost: that of `Master.apply` for each micro-batch.
     """
     path = master.path if isinstance(master, Master) else Home(master).path
     if not (isinstance(name, str) and name):
         raise OptionError(f"name={name!r}: give the change stream a name")
     if tombstones is not None:
         parse_duration("tombstones", tombstones)
+    retention = retention_of(keep, keep_for)
 
     expected = master.id if isinstance(master, Master) else None
 
@@ -80,19 +87,23 @@ def apply_changes(
 
         def attempt() -> None:
             nonlocal expected
-            newest = Master.open(path)
-            expected = expected or newest.id
-            refuse_other(newest, expected, path)
-            newest.apply(
-                changes,
-                txn,
-                order_by=order_by,
-                sequence=sequence,
-                tombstones=tombstones,
-                evolve=evolve,
-                marks=marks,
-                memory=memory,
-            )
+            with Master.open(path) as newest:
+                expected = expected or newest.id
+                refuse_other(newest, expected, path)
+                newest.apply(
+                    changes,
+                    txn,
+                    order_by=order_by,
+                    sequence=sequence,
+                    tombstones=tombstones,
+                    evolve=evolve,
+                    marks=marks,
+                    memory=memory,
+                    keep=keep,
+                    keep_for=keep_for,
+                ).close()
+            if retention is not None:  # what was open until now can go too
+                vacuum_after_commit(home, retention)
 
         in_turn(home, txn, attempt)
 

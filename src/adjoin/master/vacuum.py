@@ -104,7 +104,7 @@ def vacuum_after_commit(home: Home, retention: Retention) -> Vacuumed:
     """
     removed: list[int] = []
     gone = _Bin()
-    with suppress(StorageError, CorruptionError):  # the commit stands, whatever happens here
+    with suppress(OSError, StorageError, CorruptionError):  # the commit stands, whatever happens here
         versions = home.versions()
         sizes = _sizes(home)
         in_all = sum(sizes.values()) + sum(_size(home.manifest_path(version)) for version in versions)
