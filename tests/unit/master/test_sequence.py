@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master import apply as apply_module
 from adjoin.master.master import Master
+from adjoin.master.versions import Home
 from tests.unit.master.sequenced import (
     Change,
     Model,
@@ -80,7 +81,7 @@ _change = st.tuples(
     st.integers(1, 40),
 )
 _batch = st.tuples(
-    st.sampled_from(["sequenced", "sequenced", "sequenced", "plain", "replay"]),
+    st.sampled_from(["sequenced", "sequenced", "sequenced", "plain", "replay", "compact"]),
     st.lists(_change, max_size=20),
 )
 
@@ -141,6 +142,8 @@ def _check(
         if what == "plain":
             model.apply_plainly(batch)
             master = master.apply(table.drop_columns(["changed", "tie"]), memory=memory)
+        elif what == "compact":
+            master = master.compact()
         elif what == "replay" and applied:
             at = data.draw(st.integers(0, len(applied) - 1))
             master = Master.open(path).apply(applied[at], ("feed", at), sequence="changed", memory=memory)
@@ -439,3 +442,32 @@ def test_keys_of_every_type(kind: str, tmp_path: Path) -> None:
     records = latest_table(newest)
     assert records is not None
     assert records.num_rows == len(keys)
+
+
+def test_records_survive_a_compaction_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of both relations are moved between reading them and the commit."""
+    master = _start(tmp_path / "m", 2000)
+    for start in range(3, 3000, 250):
+        operation = "upsert" if start < 2000 else "delete"
+        master = master.apply(
+            _feed(*((operation, key, "3", 3) for key in range(start, start + 250, 5))), sequence="changed"
+        )
+    commit = Home.commit
+
+    def late(home: Home, manifest: Any) -> None:
+        monkeypatch.setattr(Home, "commit", commit)
+        assert Master.open(home.path).compact().version == manifest.version
+        commit(home, manifest)
+
+    monkeypatch.setattr(Home, "commit", late)
+    feed = _feed(*(("upsert", key, "new", 2) for key in range(3000)))
+    newest = master.apply(feed, ("feed", 9), sequence="changed")
+    newest.verify()
+    assert newest.version == master.version + 2
+    there = [key for key in range(3000) if key < 2000 or key % 5 != 3]
+    assert _values(newest) == {key: "3" if key % 5 == 3 else "new" for key in there}
+    records = latest_table(newest)
+    assert records is not None
+    assert records["key_0"].to_pylist() == list(range(3000))
+    assert records["sequence"].to_pylist() == [3 if key % 5 == 3 else 2 for key in range(3000)]
+    assert newest.vacuum(keep=100).files == 0
