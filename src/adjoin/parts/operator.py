@@ -51,10 +51,12 @@ class Operator(ABC):
 
     def _consume(self, work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
+            self._check_mapped()
             for batch in work:
                 self._rows_out += batch.num_rows
                 yield batch
                 self._check_open()
+                self._check_mapped()
         except BaseException as error:
             if not isinstance(error, self.survives):
                 self._ended = True
@@ -62,6 +64,9 @@ class Operator(ABC):
             raise
         finally:
             self._busy = False
+
+    def _check_mapped(self) -> None:  # noqa: B027 (most operators have memory of their own)
+        """Raise an error if memory is gone that would be touched next."""
 
     def _check_open(self) -> None:
         if self._ended:

@@ -85,9 +85,8 @@ class PageCache:
         """The slot of each of these pages, or ABSENT.
 
         Raises:
-            CorruptionError: Somebody has changed the notes on that, or cut the memory off.
+            CorruptionError: Somebody has changed the notes on that.
         """
-        self._arena.memory.state()
         slots: Array = self._slot_of_page[pages]
         if slots.min(initial=ABSENT) < ABSENT or slots.max(initial=ABSENT) >= len(self._page_of_slot):
             raise self._arena.memory.damage("what was noted on pages")
@@ -125,12 +124,7 @@ class PageCache:
         return self._utility[pages]
 
     def credit(self, pages: Array) -> None:
-        """One more stream row wanted each of these pages (repeats count).
-
-        Raises:
-            CorruptionError: The memory of pages was cut off.
-        """
-        self._arena.memory.state()
+        """One more stream row wanted each of these pages (repeats count)."""
         credit_pages(self._utility, pages, self.unit)
 
     def fade(self) -> None:

@@ -3,13 +3,14 @@
 import json
 import mmap
 import os
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from adjoin.errors import CorruptionError, OptionError
+from adjoin.errors import ArenaError, CorruptionError, OptionError
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
 from adjoin.parts.regions import BLOCK_BYTES, Regions
@@ -330,6 +331,9 @@ class PageFile(_RegionMemory):
 
     def abandon(self) -> None:
         """The user goes and leaves nothing."""
+        if self._is_used and self._regions.is_open:
+            with suppress(ArenaError):  # whoever has written there may have put an older header back
+                self._regions.write_header(_IN_USE)
         self._is_used = False
         self._parts.clear()
         self._let_go()

@@ -143,7 +143,6 @@ class TupleCache:
 
     def find(self, keys: Array) -> Array:
         """The entry of every key, EMPTY where its rows are not to be had."""
-        self._memory.state()  # which raises an error where to touch the memory would be fatal
         entries = self._table.find(keys)
         entries[self._table.slot[entries] == ON_THE_WAY] = EMPTY
         return entries

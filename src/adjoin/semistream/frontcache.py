@@ -148,6 +148,7 @@ class FrontCache:
         return blake2b(repr(facts).encode() + schema.serialize(), digest_size=16).hexdigest()
 
     def _leave(self, rows: TupleCache) -> None:
+        self._pages.check_memory()
         master = self._pages.master
         left = {
             "version": master.version,

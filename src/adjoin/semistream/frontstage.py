@@ -162,6 +162,9 @@ class FrontStaged(SemiStreamJoin):
 
     # The contract.
 
+    def _check_mapped(self) -> None:
+        self._pages.check_memory()
+
     def _check_master(self, master: Master) -> None:
         self._join._check_master(master)
 

@@ -118,6 +118,9 @@ class PagedJoin(SemiStreamJoin):
         if self._owns_device:
             self._device.close()
 
+    def _check_mapped(self) -> None:
+        self._pages.check_memory()
+
     def _check_master(self, master: Master) -> None:
         if not isinstance(master, Master):
             raise OptionError(f"refresh takes a Master, got {type(master).__name__}")

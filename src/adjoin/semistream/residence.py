@@ -135,6 +135,10 @@ class Residence:
         self.cache.doubt(slots)
         return self.reader.start(pages, entries, slots, plan, begin, end)
 
+    def check_memory(self) -> None:
+        """Raise an error if the memory of pages was cut off: to touch what is gone would be fatal."""
+        self._memory.state()
+
     def vouch(self, slots: Array) -> None:
         """What was read from the pages in these slots was what the master has there.
 
@@ -426,6 +430,7 @@ class Residence:
         return True
 
     def _leave(self) -> None:
+        self.check_memory()
         first, checksum = self._identities()
         slots = self.cache.new_slots()
         entries = self.index.take(self.cache.page_of(slots))
