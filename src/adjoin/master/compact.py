@@ -1,8 +1,8 @@
-"""Compacting a master: thin pages are merged, then pages leave badly filled and small files.
+"""Compacting a master: thin pages and those of older layouts are rewritten, then sparse files emptied.
 
 Both steps commit a version of the same rows, hence of the same revision. The second one copies pages as
 they are, so it is brought onto whatever other writers commit meanwhile. The first one makes other pages;
-if another writer was faster, what it has made is dropped, and thin pages wait for the next time.
+if another writer was faster, what it has made is dropped, and those pages wait for the next time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ _THIN = 0.5
 
 def compact(home: Home, memory_bytes: int, mover_for: MoverFor) -> None:
     """Commit what there is to gain; the caller locks writers."""
-    _merge_thin_pages(home, memory_bytes)
+    _rewrite_pages(home, memory_bytes)
     _move_pages(home, mover_for)
 
 
@@ -118,8 +118,11 @@ def _with_relation(
     return manifest.with_pages(index, tuple(data_files), index_file, manifest.filter)
 
 
-def _merge_thin_pages(home: Home, memory_bytes: int) -> None:
-    """Commit a version in which neighbors that are mostly empty share pages, if nobody else commits."""
+def _rewrite_pages(home: Home, memory_bytes: int) -> None:
+    """Commit a version in which neighbors that are mostly empty share pages, and all pages have one layout.
+
+    If somebody else commits meanwhile, nothing is done.
+    """
     created: list[str] = []
     pinned = home.pin()
     with pinned.lock:
@@ -141,7 +144,7 @@ def _merged(
 ) -> tuple[PageIndex, list[DataFile]] | None:
     merger = _Merger(home, relation, memory_bytes)
     try:
-        for run in merger.thin_runs():
+        for run in merger.runs():
             merger.merge(run)
         part = merger.finish()
     finally:
@@ -153,7 +156,7 @@ def _merged(
 
 
 class _Merger:
-    """Merges runs of thin pages.
+    """Merges runs of thin pages, and writes pages of older layouts in the newest.
 
     How thin a page is, only its rows tell. So a sample of pages is read to see how long rows are; a run whose
     pages turn out to be fuller than that let expect stays as it is.
@@ -163,6 +166,8 @@ class _Merger:
         manifest = relation.manifest
         self._manifest = manifest
         self._index = relation.index
+        layouts = np.array([file.layout for file in manifest.files], np.int64)
+        self._is_old = layouts[relation.index.file] != manifest.newest_layout
         self._run_bytes = max(2 * manifest.page_bytes, slice_bytes(memory_bytes))
         self._cutter = PageCutter(manifest.stored_schema, manifest.page_bytes, manifest.fill)
         self._writer = PageWriter(home.data_dir, manifest.stored_schema)
@@ -177,17 +182,15 @@ class _Merger:
     def close(self) -> None:
         self._writer.close()
 
-    def thin_runs(self) -> Iterator[NDArray[np.int64]]:
-        """Two or more neighbors that seem to be less than half full, as many as fit the memory."""
-        if len(self._index) < 2:
+    def runs(self) -> Iterator[NDArray[np.int64]]:
+        """Neighbors that seem to be less than half full, or have an older layout; they fit the memory."""
+        if len(self._index) == 0:
             return
         used = self._index.rows * self._bytes_per_row()
-        thin = np.flatnonzero(used < _THIN * self._cutter.fill_bytes)
-        for run in np.split(thin, np.flatnonzero(np.diff(thin) > 1) + 1):
+        chosen = np.flatnonzero((used < _THIN * self._cutter.fill_bytes) | self._is_old)
+        for run in np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1):
             ends = np.cumsum(self._index.blocks[run], dtype=np.int64) * BLOCK_BYTES
-            for part in np.split(run, np.flatnonzero(np.diff(ends // self._run_bytes)) + 1):
-                if len(part) > 1:
-                    yield part
+            yield from np.split(run, np.flatnonzero(np.diff(ends // self._run_bytes)) + 1)
 
     def _bytes_per_row(self) -> float:
         step = -(-len(self._index) // _SAMPLED_PAGES)
@@ -195,10 +198,12 @@ class _Merger:
         return float(row_bytes(rows).mean())
 
     def merge(self, run: NDArray[np.int64]) -> None:
-        """Write the rows of the run as full pages, unless that would save nothing."""
+        """Write the rows of the run as full pages of the newest layout, unless that would gain nothing."""
+        if len(run) < 2 and not self._is_old[run].any():
+            return
         rows = self._read(run)
         cuts = self._cutter.cut(rows, more=False)
-        if len(cuts) >= len(run):
+        if len(cuts) >= len(run) and not self._is_old[run].any():
             return
         keys = encoded_values(rows.column(self._manifest.key_column))
         self._new.append(self._writer.write(keys, cuts.bounds, seal(rows, cuts)))

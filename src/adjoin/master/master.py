@@ -526,8 +526,8 @@ class Master:
         """Read everything this version consists of; raise CorruptionError naming the file if a byte is wrong.
 
         Checks the manifest, the envelope of every data file, every page (checksum, Arrow's own
-        validation, its keys), the index, and that the filter has every key; the same for the records of latest
-        changes.
+        validation, its keys), the index, and that the filter has every key; the same for the records of
+        latest changes.
 
         Cost: reads the whole master once, in bounded memory.
         """

@@ -288,3 +288,35 @@ def test_records_of_another_master_are_refused(tmp_path):
             with pytest.raises(MasterReplacedError, match=f"batch 7 .* began with the master {first.id}"):
                 QueryRecords(path, place, second.id).version_for(query, 7)
         assert QueryRecords(path, place, second.id).version_for(query, 8) == 1
+
+
+def test_compaction_leaves_one_layout(tmp_path):
+    master = _master(tmp_path / "m")
+    for number in range(5):
+        master = master.evolve(add={f"c{number}": "bigint"})
+        row = {name: [None] for name in master.schema.names} | {"id": [300 * number], "_op": ["upsert"]}
+        table = pa.table(
+            {
+                name: pa.array(values, master.schema.field(name).type if name != "_op" else pa.string())
+                for name, values in row.items()
+            }
+        )
+        master = master.apply(table)
+    assert len(master.stored.layouts) > 3
+    before = _rows(master)
+    compacted = master.compact()
+    assert len(compacted.stored.layouts) == 1
+    assert _rows(compacted) == before
+    compacted.verify()
+
+
+def test_too_many_layouts_are_refused_until_pages_are_compacted(tmp_path):
+    master = _master(tmp_path / "m", rows=5000)
+    while len(master.stored.layouts) < 64:
+        number = len(master.stored.layouts)
+        master = master.evolve(add={f"c{number}": "tinyint"})
+        row = pa.Table.from_pylist([{"id": 50 * number}], master.schema)
+        master = master.apply(row.append_column("_op", pa.array(["upsert"])))
+    with pytest.raises(SchemaError, match=r"Master\.compact\(\)"):
+        master.evolve(add={"one_more": "tinyint"})
+    assert master.compact().evolve(add={"one_more": "tinyint"}).schema.names[-1] == "one_more"
