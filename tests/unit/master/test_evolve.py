@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import SSIJ, Master, MasterReplacedError, OptionError, SchemaError
+from adjoin.master import evolve
 from adjoin.master.files import read_file
 from adjoin.master.queries import QueryRecords
 from tests.unit.master.tables import rows_of
@@ -310,10 +311,12 @@ def test_compaction_leaves_one_layout(tmp_path):
     compacted.verify()
 
 
-def test_too_many_layouts_are_refused_until_pages_are_compacted(tmp_path):
+def test_too_many_layouts_are_refused_until_pages_are_compacted(tmp_path, monkeypatch):
+    monkeypatch.setattr(evolve, "_MOST_LAYOUTS", 6)
     master = _master(tmp_path / "m", rows=5000)
-    while len(master.stored.layouts) < 64:
-        number = len(master.stored.layouts)
+    for number in range(20):
+        if len(master.stored.layouts) == 6:
+            break
         master = master.evolve(add={f"c{number}": "tinyint"})
         row = pa.Table.from_pylist([{"id": 50 * number}], master.schema)
         master = master.apply(row.append_column("_op", pa.array(["upsert"])))
