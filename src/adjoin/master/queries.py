@@ -112,7 +112,7 @@ class VersionRecords:
         oldest = time.time() - FORGOTTEN_AFTER_DAYS * _DAY_SECONDS
         for directory in self._directories():
             names = [f"{directory}/{name}" for name in _names(directory)]
-            if max(map(_changed_at, names), default=_changed_at(directory)) < oldest:
+            if max(map(_last_used, names), default=_last_used(directory)) < oldest:
                 for path in names:
                     _remove_if_older(path, oldest)
                 # Once versions are gone, the records that kept them must not come back after a power cut.
@@ -431,6 +431,11 @@ def _remove_temporaries(directory: str) -> None:
         path = f"{directory}/{name}"
         if _TEMPORARY_NAME.fullmatch(name) and _changed_at(path) < time.time() - _DAY_SECONDS:
             files.discard(path)
+
+
+def _last_used(path: str) -> float:
+    """When the record was written or touched; one that has just been removed is in use by somebody."""
+    return _changed_at(path) or time.time()
 
 
 def _changed_at(path: str) -> float:

@@ -531,3 +531,22 @@ def test_foreign_names_are_left_alone(master: Master) -> None:
     master.vacuum()
     assert QueryRecords(master.path).pinned() == set()
     assert (foreign / "thesis.json").exists()
+
+
+def test_a_record_that_goes_while_vacuum_looks_does_not_make_its_query_forgotten(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change set that was overtaken drops its record just when vacuum has listed it."""
+    records = QueryRecords(master.path)
+    records.version_for(QUERY, 0)
+    real_names = queries._names
+
+    def names(directory: str) -> list[str]:
+        found = real_names(directory)
+        if found == [_record_path(records, 0).name]:
+            _record_path(records, 0).unlink()
+        return found
+
+    monkeypatch.setattr(queries, "_names", names)
+    records.forget()
+    assert os.path.isdir(records.directory(QUERY))
