@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-on-spark test-in-process test-slow test-spark-versions soak check format bench-engine bench-spark bench-streamjoin databases figures clean
+.PHONY: help setup demo test test-on-spark test-in-process test-slow test-spark-versions test-spark-settings soak check format bench-engine bench-spark bench-streamjoin databases figures clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -44,6 +44,9 @@ test-spark-versions: $(READY) $(OLDEST)/.ready ## a quick run of the Spark tests
 	$(OLDEST)/bin/python -m pytest $(QUICK) $(ARGS) \
 	  -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 	$(BIN)/python -m pytest $(QUICK) $(ARGS)
+
+test-spark-settings: $(READY) ## joins and loads under random settings of Spark, about a minute for each of SEEDS=0,1,2,3,4
+	ADJOIN_SETTINGS_SEEDS=$(or $(SEEDS),0,1,2,3,4) $(BIN)/python -m pytest -m slow tests/spark/test_settings.py $(ARGS)
 
 $(OLDEST)/.ready: $(READY)
 	@set -e; \

@@ -39,7 +39,8 @@ def test_the_examples_run_one_after_the_other(spark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/how_it_works.md", "docs/decisions.md"]
+    "page",
+    ["README.md", "CONTRIBUTING.md", "docs/how_it_works.md", "docs/observability.md", "docs/decisions.md"],
 )
 def test_links_lead_to_files(page):
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text())
