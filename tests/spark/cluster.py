@@ -18,9 +18,10 @@ WORKERS = 2
 
 @dataclass
 class Cluster:
-    """Where it is, and its processes."""
+    """Where it is, and its processes; workers of several addresses are several hosts to Spark."""
 
     work: Path
+    hosts: tuple[str, str] = ("127.0.0.1", "127.0.0.1")
     port: int = 0
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -30,7 +31,7 @@ class Cluster:
 
     def start(self) -> None:
         self.port, web = free_port(), free_port()
-        self._daemon("master.Master", "--port", self.port, "--webui-port", web)
+        self._daemon("master.Master", "--host", "127.0.0.1", "--port", self.port, "--webui-port", web)
         self._until(lambda: _is_open(self.port), "a master that listens")
         for number in range(WORKERS):
             ports = [
@@ -41,7 +42,8 @@ class Cluster:
                 "--work-dir",
                 self.work / str(number),
             ]
-            self._daemon("worker.Worker", "--cores", 1, "--memory", "1g", *ports, self.url)
+            host = ["--host", self.hosts[number]]
+            self._daemon("worker.Worker", *host, "--cores", 1, "--memory", "1g", *ports, self.url)
         self._until(lambda: self._registered() == WORKERS, "two workers that are registered")
 
     def stop(self) -> None:
@@ -57,7 +59,7 @@ class Cluster:
         with (self.work / f"{len(self.processes)}.log").open("wb") as output:
             self.processes.append(
                 subprocess.Popen(
-                    [*map(str, command), "--host", "127.0.0.1", *map(str, arguments)],
+                    [*map(str, command), *map(str, arguments)],
                     env=environment(SPARK_DAEMON_MEMORY="256m"),
                     cwd=self.work,
                     stdin=subprocess.DEVNULL,

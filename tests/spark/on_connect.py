@@ -9,6 +9,7 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import adjoin
@@ -63,6 +64,37 @@ class ConnectScenarios(Scenarios):
         static = self.spark.read.parquet(str(self.work / "in"))
         adjoin.enrich(static, self.work / "built", on="id").write.parquet(str(self.work / "applied"))
 
+    def fail(self) -> None:
+        """On executors; what reaches the client by three ways is the same line."""
+        heard: list[tuple[str, adjoin.AdjoinError]] = []
+        listener = EnrichListener(lambda _: None, on_error=lambda *error: heard.append(error))
+        self.spark.streams.addListener(listener)
+        (self.work / "file").touch()
+        self.spark.conf.set("spark.adjoin.arena.dir", str(self.work / "file"))
+        static = adjoin.enrich(self.spark.read.parquet(str(self.work / "in")), self.work / "master", on="id")
+        stream = adjoin.enrich(read_batches(self.spark, self.work / "in"), self.work / "master", on="id")
+        self.spark.conf.unset("spark.adjoin.arena.dir")
+        found = []
+        query = stream.writeStream.format("noop").trigger(availableNow=True).start()
+        for fail in (static.collect, query.awaitTermination):
+            try:
+                fail()
+            except PySparkException as error:
+                found.append(adjoin.reason(error))
+        until(lambda: heard, what="a listener that has heard of the error")
+        self.spark.streams.removeListener(listener)
+        errors = [*found, heard[0][1]]
+        self.report["reasons"] = [(type(error).__name__, str(error)) for error in errors]
+        self.report["failed"] = heard[0][0] == str(query.id)
+
+    def name_twice(self) -> None:
+        stream = read_batches(self.spark, self.work / "in")
+        result = adjoin.enrich(stream, self.work / "master", on="id", name="price")
+        try:
+            adjoin.enrich(result, self.work / "master", on="id", how="semi", name="price")
+        except adjoin.OptionError as error:
+            self.report["twice"] = str(error)
+
     def refuse(self) -> None:
         """Errors come before anything is sent to the server."""
         try:
@@ -83,6 +115,8 @@ def run(work: Path) -> None:
         scenarios.stream()
         scenarios.foreach_batch()
         scenarios.refuse()
+        scenarios.fail()
+        scenarios.name_twice()
         scenarios.build_and_apply()
         write_json(work / "report.json", scenarios.report)
     finally:

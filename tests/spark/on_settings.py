@@ -1,7 +1,7 @@
 """A driver with settings drawn from a seed, whose joins and loads must give the rows of an oracle.
 
-Arguments: the directory shared by all drivers of the seed, the number of this driver, the seed. What was
-drawn is printed first, so that a failure can be repeated.
+Arguments: the directory shared by all drivers of the seed, the number of this driver, the seed, and the
+cluster if there is one. What was drawn is printed first, so that a failure can be repeated.
 """
 
 import json
@@ -24,13 +24,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 import adjoin
 from adjoin import Master, etl
+from adjoin.spark.naming import by_place
 from tests.spark.goods import read_batches, write_batches
 from tests.spark.programs import session_builder
 
 KEYS = 400
 BATCHES = 3
+SPECULATION = {
+    "spark.speculation": True,
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+    "spark.executor.memory": "512m",
+}
+SLOW_SECONDS = 4
 IDLE_SECONDS = 70  # idle Python workers die after 60
-SHIFTS: dict[str, int] = {"idle": 0, "connect": 1, "drivers": 2}
+SHIFTS: dict[str, int] = {"idle": 0, "connect": 1, "drivers": 2, "speculation": 3}
 """Seeds that have what is rare: this number modulo five."""
 ODD_NAME = "a.`b c`." + "é" * 200
 
@@ -59,6 +68,7 @@ class Settings:
     is_slow: bool
     is_idle: bool
     is_connect: bool
+    is_speculating: bool
     drivers: int
 
     @classmethod
@@ -87,6 +97,7 @@ class Settings:
             is_slow=one(True, False),
             is_idle=seed % 5 == SHIFTS["idle"],
             is_connect=seed % 5 == SHIFTS["connect"],
+            is_speculating=seed % 5 == SHIFTS["speculation"],
             drivers=2 if seed % 5 == SHIFTS["drivers"] else 1,
         )
 
@@ -101,14 +112,17 @@ class Settings:
             "spark.sql.session.timeZone": self.time_zone,
             "spark.sql.shuffle.partitions": self.shuffle_partitions,
         }
+        if self.is_speculating:
+            settings |= SPECULATION
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in settings.items()
         }
 
-    def session(self) -> SparkSession:
+    def session(self, cluster: str) -> SparkSession:
+        """On the cluster if there is one, else here; Spark speculates only where there are several hosts."""
         if not self.is_connect:
-            return session_builder(f"local[{self.cores},4]", **self.on_spark()).getOrCreate()
+            return session_builder(cluster or f"local[{self.cores},4]", **self.on_spark()).getOrCreate()
         warnings.simplefilter("ignore")  # what Connect says of static settings
         os.environ["SPARK_TESTING"] = "1"  # lets PySpark choose a port that is free
         builder = SparkSession.builder.remote(f"local[{self.cores},4]")
@@ -217,8 +231,12 @@ class Load:
     def join(self, df: DataFrame, **options: Any) -> DataFrame:
         settings = self.settings
         on = self.data.names[0] if len(self.data.names) == 1 else self.data.names
-        if settings.fails or settings.is_slow:
-            df = df.mapInArrow(Disturbance(settings.fails, settings.is_slow).pass_on, df.schema)
+        if settings.fails or settings.is_slow or settings.is_speculating:
+            placed = by_place(df)  # Spark takes such names apart on their way to Python
+            seconds = SLOW_SECONDS if settings.is_speculating else 0.3 if settings.is_slow else 0
+            fails = settings.fails and not settings.is_speculating
+            disturbance = Disturbance(fails, seconds, str(self.own / "attempts"))
+            df = placed.mapInArrow(disturbance.pass_on, placed.schema).toDF(*df.columns)
         return adjoin.enrich(
             df,
             self.work / "master",
@@ -330,31 +348,37 @@ class Disturbance:
     """The first attempt at some tasks fails in the middle of its rows; some tasks are slow."""
 
     fails: bool
-    is_slow: bool
+    slow_seconds: float
+    attempts: str
 
     def pass_on(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
-        if self.is_slow and context.partitionId() % 2:
-            time.sleep(0.3)
+        is_first = context.attemptNumber() == 0 and context.partitionId() == 0
+        with open(self.attempts, "a", encoding="ascii") as file:
+            file.write(f"{context.attemptNumber()}\n")
+        if self.slow_seconds and is_first:
+            time.sleep(self.slow_seconds)
         for batch in batches:
             yield batch
-            if self.fails and context.attemptNumber() == 0 and context.partitionId() == 0:
+            if self.fails and is_first:
                 raise RuntimeError("as planned")
 
 
-def run(work: Path, driver: int, seed: int) -> None:
+def run(work: Path, driver: int, seed: int, cluster: str = "") -> None:
     settings = Settings.of(seed)
     print(f"seed {seed}, driver {driver}: {asdict(settings)}", flush=True)
-    spark = settings.session()
+    spark = settings.session(cluster)
     try:
         load = Load(spark, work, driver, seed)
         load.check_streams()
         load.check_batch()
         load.check_load()
+        if (load.own / "attempts").exists():
+            print(Counter((load.own / "attempts").read_text().split()), "attempts by number", flush=True)
     finally:
         spark.stop()
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

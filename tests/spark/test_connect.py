@@ -65,6 +65,20 @@ def test_errors_are_adjoins_own(done):
     assert "'id'" in done.report["refusal"]
 
 
+def test_the_reason_of_a_failure_reaches_the_client(done):
+    reasons = done.report["reasons"]
+    assert len(reasons) == 3
+    assert done.report["failed"]
+    for name, message in reasons:
+        assert name == "ArenaError"
+        assert str(done.work / "file") in message
+        assert message.endswith("by spark.adjoin.arena.dir"), message
+
+
+def test_two_joins_of_one_name_are_refused(done):
+    assert "name='price' is the name of another join" in done.report["twice"]
+
+
 def _order(progress: dict) -> tuple[int, str]:
     return progress["batch_id"], progress["name"]
 

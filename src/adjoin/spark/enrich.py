@@ -265,7 +265,8 @@ def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partition
     placed = by_place(df)
     if route == "none":
         return placed
-    keys = [placed.columns[df.columns.index(name)] for name in spec.predicate.columns]
+    places = dict(zip(df.columns, placed.columns, strict=True))
+    keys = [places[name] for name in spec.predicate.columns]
     return route_by_range(placed, master, keys, partitions)
 
 
