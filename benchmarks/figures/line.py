@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from adjoin.master.device import HARD_DISK, Cost
 from adjoin.parts.clock import SimulatedClock
-from adjoin.streamjoin.frame import INPUT_SHARE, SpillingJoin
+from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.sizes import INPUT_SHARE
 from adjoin.workloads import ExponentialGaps, Fragments
 
 J = TypeVar("J", bound=SpillingJoin)
@@ -92,7 +93,7 @@ class Line(SimulatedClock):
         memory_bytes = tuples_bytes + (1 << 21)
         for _ in range(6):  # what is set aside depends a little on the whole
             with make(memory=memory_bytes, **options) as join:
-                aside = join._sizes.notes_bytes + join._sizes.work_bytes + join._sizes.reading_bytes
+                aside = join._sizes.all_notes_bytes + join._sizes.work_bytes + join._sizes.reading_bytes
             memory_bytes = int((tuples_bytes + aside) / (1 - INPUT_SHARE * self._offers))
         join = make(memory=memory_bytes, wait_seconds=WAIT_SECONDS, clock=self, disk=papers_disk(), **options)
         join._kept.makes_room_for_reading()  # else tuples would have that until the first reactive phase

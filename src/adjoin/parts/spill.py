@@ -12,7 +12,7 @@ from adjoin.parts.paths import local_path
 
 
 class SpillFile:
-    """An append-only file of blocks, which nobody else sees: it has no name once it is open.
+    """A file of blocks, which nobody else sees: it has no name once it is open.
 
     Args:
         folder: Where it lies; the system's folder for temporary files by default.
@@ -40,7 +40,17 @@ class SpillFile:
         Raises:
             StorageError: There is no room; nothing has changed, and it can be tried again.
         """
-        begin, left = self.bytes, block.data
+        begin = self.bytes
+        self.write(begin, block)
+        return begin, int(hash_bytes(block, 0, len(block)))
+
+    def write(self, begin: int, block: Array) -> None:
+        """Write a block at this place.
+
+        Raises:
+            StorageError: There is no room; it can be tried again.
+        """
+        left = block.data
         try:
             while left:
                 left = left[os.pwrite(self._file.fileno(), left, begin + len(block) - len(left)) :]
@@ -48,15 +58,24 @@ class SpillFile:
             raise StorageError(
                 f"cannot write {len(block):,} bytes to {self._folder}: {error.strerror}; make room and go on"
             ) from error
-        self.bytes += len(block)
-        self._spend(begin, self.bytes)
-        return begin, int(hash_bytes(block, 0, len(block)))
+        self.bytes = max(self.bytes, begin + len(block))
+        self._spend(begin, begin + len(block))
 
     def read(self, begin: int, target: Array, checksum: int) -> None:
         """Fill `target` with the block that begins there.
 
         Raises:
             CorruptionError: It is not the block that was written.
+        """
+        self.fill(begin, target)
+        if int(hash_bytes(target, 0, len(target))) != checksum:
+            raise CorruptionError(f"a spilled block at byte {begin} is damaged; join the inputs again")
+
+    def fill(self, begin: int, target: Array) -> None:
+        """Fill `target` with the bytes that begin there.
+
+        Raises:
+            CorruptionError: There are fewer.
         """
         left = target.data
         while left:
@@ -68,8 +87,6 @@ class SpillFile:
                 raise CorruptionError(f"a spilled block at byte {begin} was cut off")
             left = left[count:]
         self._spend(begin, begin + len(target))
-        if int(hash_bytes(target, 0, len(target))) != checksum:
-            raise CorruptionError(f"a spilled block at byte {begin} is damaged; join the inputs again")
 
     def close(self) -> None:
         """Give the room on disk back."""

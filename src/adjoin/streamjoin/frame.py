@@ -10,28 +10,30 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import AdjoinError
+from adjoin.errors import AdjoinError, BudgetError
 from adjoin.master.device import Cost
 from adjoin.parts.arrivals import arrivals as paced
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.copying import compact, plain_columns, plain_schema
 from adjoin.parts.encodings import Orders
+from adjoin.parts.rows import row_bytes
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.contract import Arrival, StreamJoin
 from adjoin.streamjoin.counts import Counts
+from adjoin.streamjoin.directory import Directory
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.keeping import Keeping
 from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.sizes import Reading, Sizes, check_options
+from adjoin.streamjoin.sizes import INPUT_SHARE, STAMP_BYTES, Division, Reading, check_options
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Keys, Tuples, stored_schema
 
 _DISK_BLOCK_BYTES = 4096
-INPUT_SHARE = 1 / 10
-"""Of the memory, for rows that come while the operator works; once there were such rows."""
+_ROWS_AT_A_TIME = 1 << 16
+"""Of a batch that comes, whose sizes are looked at."""
 
 
 class Cleaning(Protocol):
@@ -50,6 +52,13 @@ class SpillingJoin(StreamJoin):
     is written, and the rest of the blocks is joined. Tuples that were in memory together were joined when the
     last of them arrived; all others are joined from disk.
 
+    What fits: a memory that the constructor accepts is enough for inputs of any length, skew and order, as
+    long as every row fits in a block. A row takes the bytes of its values, 4 more for each string, binary or
+    list (8 for large ones) and a bit for each nullable value; `metrics()["largest_row_bytes"]` says how many
+    it may take. With the default block size that is about 1/50 of the memory divided by the number of inputs,
+    never less than 3,000 bytes for a few columns, and at most 1 MB. A batch with a larger row is refused as a
+    whole with a `BudgetError` that names the memory which is enough; the join goes on without it.
+
     Args:
         names: The names of the inputs.
         schemas: Their schemas.
@@ -59,6 +68,7 @@ class SpillingJoin(StreamJoin):
         block_bytes: Size of a block on disk; by default a small part of the memory.
         max_outer: Most outer blocks of a reactive phase (MaxOuterMem); by default a tenth of the memory. That
             is set aside when the first phase begins.
+        least_outer: In a small memory so many will do.
         max_new: Rows that end a reactive phase when they have arrived (MaxNewArr).
         wait_seconds: For so long nothing must arrive before a reactive phase begins (WaitThresh).
         spill: Folder for what memory cannot hold; the system's for temporary files by default.
@@ -79,6 +89,7 @@ class SpillingJoin(StreamJoin):
         *,
         block_bytes: int | None = None,
         max_outer: int | None = None,
+        least_outer: int | None = None,
         max_new: int = 1000,
         wait_seconds: float = 0.025,
         spill: str | Path | None = None,
@@ -93,7 +104,10 @@ class SpillingJoin(StreamJoin):
         self._head = 0, -1
         self._budget = MemoryBudget(parse_bytes(memory))
         plain = [plain_schema(each) for each in schemas]
-        self._sizes = sizes = Sizes.of(self._budget.total_bytes, plain, max_outer, block_bytes, self.reading)
+        outer = None if max_outer is None else (max_outer, least_outer or max_outer)
+        self._division = Division(plain, are_points, self.reading, outer, block_bytes)
+        self._plain = plain
+        self._sizes = sizes = self._division.of(self._budget.total_bytes)
         sizes.reserve(self._budget)
         self._inputs = tuple(
             Tuples(stored_schema(each), are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
@@ -101,8 +115,16 @@ class SpillingJoin(StreamJoin):
         )
         self._files = tuple(SpillFile(spill, partial(self._spend, side)) for side in range(len(plain)))
         self._blocks = tuple(
-            Blocks(tuples.schema, are_points=points[0], most_bytes=sizes.slot_bytes, file=file)
-            for tuples, points, file in zip(self._inputs, are_points, self._files, strict=True)
+            Blocks(
+                self._inputs[side].schema,
+                are_points=are_points[side][0],
+                most_bytes=sizes.slot_bytes,
+                file=file,
+                directory=Directory(
+                    sizes.directory_chunks, partial(SpillFile, spill, partial(self._spend, -1 - side))
+                ),
+            )
+            for side, file in enumerate(self._files)
         )
         self.counts = Counts()
         self._stamps = Stamps()
@@ -153,7 +175,8 @@ class SpillingJoin(StreamJoin):
         `input_buffer_rows_at_handover` (the sum over all `reactive_phases`) and
         `input_buffer_rows_at_handover_max`; reads: `pages_read` (blocks), `seeks`, `bytes_read`;
         memory: `memory_bytes` (the budget), `peak_bytes` (the most ever accounted), `used_bytes` now,
-        `index_bytes` of them for indexes; where tuples are: `rows_in_memory`, `rows_on_disk`.
+        `index_bytes` of them for indexes; `largest_row_bytes`: the largest row that fits, see `SpillingJoin`;
+        where tuples are: `rows_in_memory`, `rows_on_disk`.
         """
         return {
             **vars(self.counts),
@@ -161,10 +184,27 @@ class SpillingJoin(StreamJoin):
             "memory_bytes": self._budget.total_bytes,
             "peak_bytes": self._budget.peak_bytes,
             "used_bytes": self._budget.used_bytes,
+            "largest_row_bytes": self._sizes.largest_row_bytes,
             "index_bytes": sum(tuples.index_bytes for tuples in self._inputs),
             "rows_in_memory": sum(map(len, self._inputs)),
             "rows_on_disk": sum(blocks.rows for blocks in self._blocks),
         }
+
+    def _checked(self, side: str, batch: pa.RecordBatch) -> int:
+        number = super()._checked(side, batch)
+        schema = self._plain[number]
+        for begin in range(0, batch.num_rows, _ROWS_AT_A_TIME):
+            some = plain_columns(batch.slice(begin, _ROWS_AT_A_TIME))
+            sizes = row_bytes(pa.RecordBatch.from_arrays(some.columns, schema=schema)) + STAMP_BYTES
+            if int(sizes.max()) > self._sizes.row_bytes[number]:
+                row, larger = begin + int(np.argmax(sizes)), int(sizes.max())
+                raise BudgetError(
+                    f"row {row} of this batch of the {side} input takes {larger - STAMP_BYTES:,} bytes; with "
+                    f"memory={self._budget.total_bytes} the largest that fits has "
+                    f"{self._sizes.row_bytes[number] - STAMP_BYTES:,}; nothing of the batch was taken; "
+                    f"give {self._division.enough_for(larger)}"
+                )
+        return number
 
     def offer(self, side: str, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer; False if there is no room.
@@ -250,8 +290,9 @@ class SpillingJoin(StreamJoin):
     def close(self) -> None:
         """Give files and memory back."""
         self._ended = True
-        for file in self._files:
+        for file, blocks in zip(self._files, self._blocks, strict=True):
             file.close()
+            blocks.close()
         for tuples in self._inputs:
             tuples.slots.close()
 
@@ -359,16 +400,14 @@ class SpillingJoin(StreamJoin):
         self.counts.handed_over(self._pending_rows)
 
     def _work(self) -> Iterator[pa.RecordBatch]:
-        if not self._reactive.is_interrupted:  # else nothing may leave memory before it is done
-            if self._kept.makes_room_for_reading():
-                return
-            self._kept.make_room_for_work()
+        # Nothing may leave memory before what was interrupted is done.
+        if not self._reactive.is_interrupted and self._kept.makes_room_for_reading():
+            return
         try:
             for batch in self._reactive.work():
                 self.counts.results_reactive += batch.num_rows
                 yield batch
         finally:
-            self._budget.set("directory", 0)
             self._kept.account()
 
     def _cleanup(self) -> Iterator[pa.RecordBatch]:

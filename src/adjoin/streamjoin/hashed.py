@@ -10,6 +10,10 @@ from adjoin.streamjoin.sizes import Reading
 from adjoin.streamjoin.spec import Keyed, On
 from adjoin.streamjoin.twoinputs import TwoInputJoin
 
+_FAN_IN, _LEAST_FAN_IN = 10, 4
+"""Of a merge in a memory that is not small, and in any: two groups can have a run of both sides each."""
+_MORE_BLOCKS = 2
+
 
 class HashedJoin(TwoInputJoin):
     """A join by equality in which neighbours in the index, and on disk, are those with near hashes.
@@ -39,7 +43,7 @@ class MergingJoin(HashedJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
-        fan_in: Most runs that are merged at a time (F).
+        fan_in: Most runs that are merged at a time (F); by default 10, fewer in a small memory.
         **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
     """
 
@@ -53,13 +57,24 @@ class MergingJoin(HashedJoin):
         on: On,
         memory: int | str = "64MB",
         *,
-        fan_in: int = 10,
+        fan_in: int | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(fan_in, int) or fan_in < 2:
+        if fan_in is not None and (not isinstance(fan_in, int) or fan_in < 2):
             raise OptionError(f"fan_in={fan_in!r} must be a whole number of at least 2")
-        self._fan_in = fan_in
-        most_blocks = max(fan_in, 4) + 2  # one of each run, and two more
+        self._chosen_fan_in = fan_in
         if "max_outer" in options:
             raise OptionError("max_outer= is for DINER; this join takes fan_in=")
-        super().__init__(left, right, on, memory, **{"max_outer": most_blocks, "max_new": 0, **options})
+        most = _blocks_of_a_merge(fan_in or _FAN_IN)
+        least = _blocks_of_a_merge(fan_in or _LEAST_FAN_IN)
+        sizes = {"max_outer": most, "least_outer": least, "max_new": 0}
+        super().__init__(left, right, on, memory, **{**sizes, **options})
+
+    @property
+    def _fan_in(self) -> int:
+        return self._chosen_fan_in or self._sizes.max_outer - _MORE_BLOCKS
+
+
+def _blocks_of_a_merge(fan_in: int) -> int:
+    """One of each run, and two more."""
+    return max(fan_in, _LEAST_FAN_IN) + _MORE_BLOCKS

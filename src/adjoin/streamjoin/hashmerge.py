@@ -27,7 +27,7 @@ class HashMergeJoin(MergingJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
-        fan_in: Most runs that are merged at a time (F).
+        fan_in: Most runs that are merged at a time (F); by default 10, fewer in a small memory.
         **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
 
     Reference:
@@ -43,7 +43,7 @@ class HashMergeJoin(MergingJoin):
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         policy = BalancedPair(Partitions.of_memory(self._sizes.slots))
-        return policy, Merging(self._disk_join, policy.partitions, self._fan_in)
+        return policy, Merging(self._disk_join, policy.partitions, self._fan_in, self._sizes.task_bytes)
 
 
 class BalancedPair(PartitionPolicy):

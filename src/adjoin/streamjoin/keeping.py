@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from adjoin.errors import BudgetError
 from adjoin.kernels.types import Array
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.copying import compact
@@ -14,12 +13,9 @@ from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.sizes import LEAST_SLOTS, Sizes
+from adjoin.streamjoin.sizes import Sizes
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Keys, Tuples
-
-_RECALLED_BYTES = 160
-"""By which a row may be larger when it comes back from disk: it has two more columns then."""
 
 
 class Keeping:
@@ -83,41 +79,21 @@ class Keeping:
         if self._placing is None:
             return
         side, stored, keys = self._placing
-        sizes = row_bytes(stored)
-        if len(sizes) and int(sizes.max()) > self._room_bytes(side):
-            blocks = 4 * LEAST_SLOTS * len(self._inputs)
-            raise BudgetError(
-                f"a row of {int(sizes.max()):,} bytes does not fit a block of {self._sizes.slot_bytes:,}; "
-                f"give block_bytes={2 * int(sizes.max())} or more, and memory for {blocks} of them"
-            )
-        begin = 0
-        while begin < len(sizes):
-            end = min(len(sizes), begin + self._rows_of_a_block(side, sizes))
+        sizes, room_bytes = row_bytes(stored), self._inputs[side].slots.room_bytes
+        for begin, end in portions(sizes + self._blocks[side].key_bytes, room_bytes):
             self._make_room(side, sizes[begin:end])
             some = [(low[begin:end], high[begin:end]) for low, high in keys]
             self._inputs[side].add(stored.slice(begin, end - begin), some)
             self._policy.added(side, some)
             self._reactive.arrived(side, some[0][0])
             self._placing = side, stored.slice(end), [(low[end:], high[end:]) for low, high in keys]
-            begin = end
             self.account()
         self._placing = None
-
-    def _room_bytes(self, side: int) -> int:
-        return self._inputs[side].slots.room_bytes - self._blocks[side].key_bytes - _RECALLED_BYTES
-
-    def _rows_of_a_block(self, side: int, sizes: Array) -> int:
-        mean = float(sizes.mean()) + self._blocks[side].key_bytes
-        return max(1, int(self._inputs[side].slots.room_bytes / mean))
 
     def _make_room(self, side: int, sizes: Array) -> None:
         """Let tuples leave until there is room for rows of these sizes."""
         self._free_while(lambda: not self._has_room(side, sizes))
-        if not self._has_room(side, sizes) or self._is_crowded:
-            raise BudgetError(
-                f"rows find no room in memory={self._budget.total_bytes}; "
-                f"give memory={2 * self._budget.total_bytes} or more"
-            )
+        assert self._has_room(side, sizes), "a block of rows always has room when all others have left"
 
     def _free_while(self, is_short: Callable[[], bool]) -> None:
         """Close up, and let tuples leave, until it is enough or none is left."""
@@ -127,11 +103,6 @@ class Keeping:
 
     def _has_room(self, side: int, sizes: Array) -> bool:
         return not self._lacks(self._inputs[side].new_bytes(sizes))
-
-    @property
-    def _is_crowded(self) -> bool:
-        """Whether notes on what has left leave no room for reactive phases and cleanup."""
-        return self._lacks(self._reading_bytes - self._tuples_bytes())
 
     @property
     def _reading_bytes(self) -> int:
@@ -157,9 +128,8 @@ class Keeping:
 
     @property
     def spare_bytes(self) -> int:
-        """Always left: a slot to close up with, and what directories and notes grow by."""
-        directories = len(self._inputs) * Blocks.growth_bytes
-        return self._sizes.slot_bytes + directories + self._reactive.growth_bytes
+        """Always left: a slot to close up with."""
+        return self._sizes.slot_bytes
 
     def _close_up(self) -> bool:
         done = any(tuples.close_up() for tuples in sorted(self._inputs, key=len, reverse=True))
@@ -180,11 +150,6 @@ class Keeping:
         more_bytes = min(self._reading_bytes, max(spare_bytes, 0)) if has_left else self._reading_bytes
         self._budget.add("reading", more_bytes)
         return has_left
-
-    def make_room_for_work(self) -> None:
-        """Let tuples leave until there is room for the notes of the next unit of work, and set it aside."""
-        self._free_while(lambda: self._lacks(self._reactive.next_growth_bytes))
-        self._budget.set("directory", min(self._reactive.next_growth_bytes, self._budget.free_bytes))
 
     def block_rows(self, side: int) -> int:
         """About so many tuples of a side are a block."""
@@ -209,13 +174,13 @@ class Keeping:
         place, low, high = tuples.index.places(entries[0])
         keys = [low, *(index.keys(some) for index, some in zip(tuples.indexes[1:], entries[1:], strict=True))]
         rows = tuples.rows_at(place)
-        before = len(blocks)
+        before, mark = len(blocks), blocks.mark()
         try:
             for begin, end in portions(row_bytes(rows) + blocks.key_bytes, tuples.slots.room_bytes):
                 part = compact(rows.slice(begin, end - begin))
                 blocks.append(part, low[begin:end], high[begin:end], self._stamps.next())
         except BaseException:
-            blocks.undo(before)
+            blocks.undo(mark)
             raise
         tuples.remove(entries)
         self._counts.blocks_flushed += len(blocks) - before
@@ -226,7 +191,7 @@ class Keeping:
         self.account()
 
     def _is_over(self) -> bool:
-        """Whether notes on what has left need more than there is, until slots are emptied."""
+        """Whether notes on holes need more than there is, until slots are emptied."""
         return self._held_bytes() - self._budget.account("tuples") > self._budget.free_bytes
 
     def write_all(self) -> None:
@@ -236,10 +201,6 @@ class Keeping:
                 self.write(Leaving(side, tuples.index.lowest(self.block_rows(side))))
 
     def _held_bytes(self) -> int:
-        directory = sum(blocks.directory_bytes for blocks in self._blocks)
-        return self._tuples_bytes() + directory + self._reactive.held_bytes
-
-    def _tuples_bytes(self) -> int:
         held = sum(tuples.held_bytes for tuples in self._inputs)
         return held + max(tuples.merge_bytes for tuples in self._inputs)
 

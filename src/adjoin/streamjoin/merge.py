@@ -88,7 +88,7 @@ class Merge:
         self.group = group
         self._cursors = [[_Cursor(run) for run in some] for some in runs]
         self._pools = [self._no_tuples(side) for side in (LEFT, RIGHT)]
-        self._ahead: tuple[int, int, deque[int]] | None = None
+        self._ahead: tuple[int, int, deque[range]] | None = None
         self._first = [len(blocks) for blocks in disk.blocks]
         most_blocks = sum(map(len, runs)) + 2
         self._most_bytes = most_blocks * max(tuples.slots.room_bytes for tuples in disk.inputs)
@@ -176,16 +176,18 @@ class Merge:
         if self._ahead is None:
             counts = [self._in_order(side) for side in (LEFT, RIGHT)]
             side = LEFT if counts[LEFT] >= counts[RIGHT] else RIGHT
-            last = self._pools[side].low[counts[side] - 1]
-            later = [number for cursor in self._cursors[1 - side] for number in cursor.run]
-            low, _ = self._disk.blocks[1 - side].reaches(np.array(later, np.int64))
-            ahead = deque(number for number, first in zip(later, low, strict=True) if first <= last)
+            ahead = deque(cursor.run for cursor in self._cursors[1 - side])
             self._ahead = side, counts[side], ahead
         side, count, ahead = self._ahead
+        blocks, last = self._disk.blocks[1 - side], int(self._pools[side].low[count - 1])
         while ahead:
-            block, rows = self._disk.read(1 - side, ahead[0])
-            group = self._disk.blocks[1 - side].group_of(ahead[0])
-            ahead.popleft()
+            run = ahead[0]
+            if not run or blocks.reach_of(run[0])[0] > last:
+                ahead.popleft()
+                continue
+            group = blocks.group_of(run[0])
+            block, rows = self._disk.read(1 - side, run[0])
+            ahead[0] = run[1:]
             yield from self._join(1 - side, block, rows, group, count)
         self._write(side, count, whole=False)
         self._ahead = None
@@ -195,7 +197,7 @@ class Merge:
         pool, blocks = self._pools[side], self._disk.blocks[side]
         sizes = row_bytes(pool.rows)[:count] + blocks.key_bytes + MOMENT_BYTES
         room = self._disk.inputs[side].slots.room_bytes
-        before = len(blocks)
+        before = blocks.mark()
         done = 0
         try:
             for begin, end in portions(sizes, room):

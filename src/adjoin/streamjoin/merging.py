@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin
 from adjoin.streamjoin.merge import Merge
@@ -19,6 +18,9 @@ from adjoin.streamjoin.spec import SIDES
 _SPAN = (np.int32, 2)
 _GROUP = np.dtype([("number", np.int32), ("partition", np.int32), ("left", *_SPAN), ("right", *_SPAN)])
 """A run of each side, from a block up to another, that have been joined with each other; one may be empty."""
+_LEAST_GROUPS = 16
+_COPIES = 4
+"""Of the list: itself, while it changes, and while the best partition is looked for."""
 
 
 @dataclass
@@ -34,18 +36,20 @@ class Merging(Reactive):
         disk: Reads blocks.
         partitions: The partitions.
         fan_in: Most runs of a unit of work (F).
+        notes_bytes: For the list of groups. When it is full, the one that is longest in it is forgotten: its
+            blocks wait for the end.
         past: Knows pairs that have met in another way.
     """
-
-    growth_bytes = 8 * _GROUP.itemsize
 
     def __init__(
         self,
         disk: DiskJoin,
         partitions: Partitions,
         fan_in: int,
+        notes_bytes: int,
         past: Reactive | None = None,
     ) -> None:
+        self._most_groups = max(_LEAST_GROUPS, notes_bytes // (_COPIES * _GROUP.itemsize))
         self._disk = disk
         self._partitions = partitions
         self._fan_in = fan_in
@@ -53,11 +57,7 @@ class Merging(Reactive):
         self._groups: Array = np.empty(0, _GROUP)
         self._next_group = 0
         self._task: _Task | None = None
-
-    @property
-    def held_bytes(self) -> int:  # type: ignore[override]
-        """The list of groups, and once more while it changes."""
-        return 2 * self._groups.nbytes
+        self._known: tuple[tuple[int, int, bytes], Array] | None = None
 
     @property
     def is_interrupted(self) -> bool:  # type: ignore[override]
@@ -69,15 +69,16 @@ class Merging(Reactive):
         low, _ = self._disk.blocks[side].reach_of(blocks.start)
         partition = self._partitions.of_key(low)
         last = self._groups[-1] if len(self._groups) else None
-        if last is not None and self._continues(side, last, blocks.start, partition, low):
+        continues = last is not None and self._continues(side, last, blocks.start, partition, low)
+        number = int(last["number"]) if last is not None and continues else self._take_number()
+        self._disk.blocks[side].set_group(blocks, number)
+        if last is not None and continues:
             last[SIDES[side]][1] = blocks.stop
-            number = int(last["number"])
         else:
-            number = self._take_number()
             runs = [(0, 0), (0, 0)]
             runs[side] = blocks.start, blocks.stop
-            self._groups = np.append(self._groups, np.array([(number, partition, *runs)], _GROUP))
-        self._disk.blocks[side].set_group(blocks, number)
+            kept = self._groups[max(0, len(self._groups) + 1 - self._most_groups) :]
+            self._groups = np.append(kept, np.array([(number, partition, *runs)], _GROUP))
 
     def _continues(self, side: int, group: Array, block: int, partition: int, low: int) -> bool:
         start, stop = group[SIDES[side]].tolist()
@@ -104,15 +105,6 @@ class Merging(Reactive):
             return -1, 0.0
         partition = int(np.argmax(unmet / np.maximum(totals[LEFT] + totals[RIGHT], 1)))
         return partition, _promise(self._groups[self._some(partition)])
-
-    @property
-    def next_growth_bytes(self) -> int:  # type: ignore[override]
-        """The directory of what will be written; blocks may be filled half, as after a key that is large."""
-        partition, _ = self.best()
-        if partition < 0 or self.is_interrupted:
-            return 0
-        groups = self._groups[self._some(partition)]
-        return Blocks.directory_growth(2 * int(_lengths(groups, LEFT).sum() + _lengths(groups, RIGHT).sum()))
 
     def _some(self, partition: int) -> Array:
         """Small groups, with tuples of both sides, with no more runs than the fan-in."""
@@ -153,8 +145,15 @@ class Merging(Reactive):
     def met_blocks(self, side: int, blocks: Array, other: int) -> Array:
         """Those of the same group."""
         group = self._disk.blocks[1 - side].group_of(other)
-        met: Array = (self._disk.blocks[side].groups(blocks) == group) & (group >= 0)
+        met: Array = (self._groups_of(side, blocks) == group) & (group >= 0)
         return met
+
+    def _groups_of(self, side: int, blocks: Array) -> Array:
+        """The groups of these blocks; the same ones are asked for again and again."""
+        asked = side, self._next_group, blocks.tobytes()
+        if self._known is None or self._known[0] != asked:
+            self._known = asked, self._disk.blocks[side].groups(blocks.tolist())
+        return self._known[1]
 
     def to_json(self) -> dict[str, Any]:
         """The groups."""
@@ -175,11 +174,12 @@ class Merging(Reactive):
         for side, name in enumerate(SIDES):
             blocks = self._disk.blocks[side]
             for group in self._groups:
-                numbers = np.array(_run(group[name]), np.int64)
-                low, reach = blocks.reaches(numbers)
+                numbers = _run(group[name])
+                low, reach = np.array([blocks.reach_of(n) for n in numbers], np.int64).reshape(-1, 2).T
                 assert (reach[:-1] <= low[1:]).all()
                 assert (self._partitions.of(low) == group["partition"]).all()
                 assert (blocks.groups(numbers) == group["number"]).all()
+        assert len(self._groups) <= self._most_groups
 
 
 def _run(span: Array) -> range:

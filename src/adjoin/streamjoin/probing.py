@@ -16,6 +16,8 @@ from adjoin.streamjoin.results import sizes_of
 from adjoin.streamjoin.rowstore import places_of
 from adjoin.streamjoin.stamps import Stamps
 
+_COUNTERS = 10
+"""Of a partition on each side: those on disk, those in memory, and what is derived from them."""
 _MOMENT_BITS = 48
 _MOMENT = (1 << _MOMENT_BITS) - 1
 
@@ -25,7 +27,7 @@ class _Task:
     side: int
     partition: int
     moment: int
-    left: list[int]
+    next_block: int = 0
 
 
 class Probing(Reactive):
@@ -37,14 +39,16 @@ class Probing(Reactive):
         disk: Reads blocks.
         stamps: Gives moments.
         policy: Knows the partitions and how many tuples are in memory.
+        notes_bytes: For counters and moments; when it is full, all else waits for the end.
     """
 
-    def __init__(self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy) -> None:
+    def __init__(self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy, notes_bytes: int) -> None:
         self._disk = disk
         self._stamps = stamps
         self._policy = policy
         self._partitions = policy.partitions
         self._task: _Task | None = None
+        self._most_notes_bytes = notes_bytes
         shape = 2, self._partitions.count
         self._moments = [np.empty(0, np.int64), np.empty(0, np.int64)]
         self.on_disk: Array = np.zeros(shape, np.int64)
@@ -53,14 +57,13 @@ class Probing(Reactive):
         self._arrived: Array = np.zeros(shape, np.int64)
 
     @property
-    def held_bytes(self) -> int:  # type: ignore[override]
-        """The moments, and once more while one is added; counters of all partitions."""
-        return 2 * sum(moments.nbytes for moments in self._moments) + 8 * self.on_disk.nbytes
+    def notes_bytes(self) -> int:
+        """The moments, and once more while one is added; counters of all partitions, and what counts them."""
+        return 2 * sum(moments.nbytes for moments in self._moments) + _COUNTERS * self.on_disk.nbytes
 
     @property
-    def growth_bytes(self) -> int:  # type: ignore[override]
-        """A moment for every partition of both sides, twice."""
-        return 4 * self._moments[0].itemsize * self._partitions.count
+    def _is_full(self) -> bool:
+        return self.notes_bytes + 2 * self._moments[0].itemsize > self._most_notes_bytes
 
     @property
     def is_interrupted(self) -> bool:  # type: ignore[override]
@@ -73,14 +76,16 @@ class Probing(Reactive):
 
     def flushed(self, side: int, blocks: range) -> None:
         """Blocks were written, each of one partition."""
-        low, _ = self._disk.blocks[side].reaches(np.array(blocks))
+        written = self._disk.blocks[side]
+        low = np.array([written.reach_of(block)[0] for block in blocks], np.int64)
         partition = self._partitions.of(low)
-        rows = [self._disk.blocks[side].rows_in(range(block, block + 1)) for block in blocks]
-        np.add.at(self.on_disk[side], partition, rows)
+        np.add.at(self.on_disk[side], partition, [written.rows_of(block) for block in blocks])
         np.add.at(self.blocks[side], partition, 1)
 
     def expected_pairs(self) -> Array:
         """Pairs that have not met, by side on disk and partition: about how many a unit of work would see."""
+        if self._is_full:
+            return np.zeros(self.on_disk.shape)
         new = np.minimum(self._arrived, self._policy.tuples)[::-1]
         since = self.on_disk - self._disk_before
         pairs: Array = (self._disk_before + since / 2) * new
@@ -97,8 +102,7 @@ class Probing(Reactive):
     def recount(self) -> None:
         """Blocks have been merged: count them again."""
         for side, blocks in enumerate(self._disk.blocks):
-            low, _ = blocks.reaches(blocks.numbers)
-            self.blocks[side] = self._policy.count(low)
+            self.blocks[side] = sum(self._policy.count(low) for low in blocks.lows())
 
     def has_more(self) -> bool:
         """Whether there is a partition with something on disk, and something new in the other's memory."""
@@ -114,19 +118,16 @@ class Probing(Reactive):
 
     def probe(self, side: int, partition: int) -> Iterator[pa.RecordBatch]:
         """Join a side's partition on disk with the other's in memory."""
-        blocks = self._disk.blocks[side]
-        numbers = blocks.numbers
-        low, _ = blocks.reaches(numbers)
-        wanted = np.sort(numbers[self._partitions.of(low) == partition])
-        self._task = _Task(side, partition, self._stamps.next(), wanted.tolist())
+        self._task = _Task(side, partition, self._stamps.next())
         yield from self._go_on()
 
     def _go_on(self) -> Iterator[pa.RecordBatch]:
         task = self._task
         assert task is not None
-        while task.left:
-            yield from self._join_block(task.side, task.left[0])
-            del task.left[0]
+        bounds = self._partitions.bounds(task.partition)
+        for number in self._disk.blocks[task.side].reaching(*bounds, task.next_block):
+            yield from self._join_block(task.side, number)
+            task.next_block = number + 1
         moments = self._moments[task.side]
         moment = (task.partition << _MOMENT_BITS) + task.moment
         self._moments[task.side] = np.insert(moments, np.searchsorted(moments, moment), moment)
@@ -193,8 +194,6 @@ class Probing(Reactive):
     def check_invariants(self) -> None:
         """Raise AssertionError if counters contradict what is on disk."""
         for side, blocks in enumerate(self._disk.blocks):
-            low, _ = blocks.reaches(blocks.numbers)
-            partition = self._partitions.of(low)
-            assert (np.bincount(partition, minlength=self._partitions.count) == self.blocks[side]).all()
+            assert (sum(self._policy.count(low) for low in blocks.lows()) == self.blocks[side]).all()
             assert self.on_disk[side].sum() == blocks.rows
             assert (np.diff(self._moments[side]) > 0).all()

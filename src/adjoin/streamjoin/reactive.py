@@ -15,15 +15,9 @@ class Reactive:
 
     Attributes:
         is_interrupted: Whether a unit of work was begun and an error kept it from its end.
-        held_bytes: Memory that its notes take.
-        growth_bytes: By so much they grow, at most, before that is looked at.
-        next_growth_bytes: By so much the next unit of work lets the directories of blocks grow, at most.
     """
 
     is_interrupted: bool = False
-    held_bytes: int = 0
-    growth_bytes: int = 0
-    next_growth_bytes: int = 0
 
     def arrived(self, side: int, low: Array) -> None:
         """Tuples of this side, with these keys, came into memory."""

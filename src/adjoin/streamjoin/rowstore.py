@@ -17,7 +17,8 @@ from adjoin.parts.rowslots import RowSlots
 _NO_SLOT = -1
 _WORTH_MOVING = 2 / 3
 """A packed slot that is filled less is emptied into others; a higher limit moves more rows for each slot."""
-_HOLE_BYTES = 8
+HOLE_BYTES = 8
+"""Of the note on a hole."""
 _ALIGNED = 8
 
 
@@ -220,7 +221,7 @@ class RowsOfOneSize(RowStore):
     @property
     def held_bytes(self) -> int:
         """Memory that rows, holes and notes on holes take."""
-        return super().held_bytes + len(self._holes) * _HOLE_BYTES
+        return super().held_bytes + len(self._holes) * HOLE_BYTES
 
     @property
     def mean_bytes(self) -> float:
@@ -233,7 +234,7 @@ class RowsOfOneSize(RowStore):
     def new_bytes(self, sizes: Array) -> int:
         """How much more is held after rows of these sizes were put in."""
         new = self._new_slots(sizes)
-        return new * self._slot_bytes + max(0, new * self._slot_rows - len(sizes)) * _HOLE_BYTES
+        return new * self._slot_bytes + max(0, new * self._slot_rows - len(sizes)) * HOLE_BYTES
 
     def put(self, rows: pa.RecordBatch) -> Array:
         """Put rows into holes, and into new slots if there are too few; returns where each is."""

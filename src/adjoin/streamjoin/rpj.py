@@ -31,7 +31,7 @@ class RPJ(MergingJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
-        fan_in: Most runs that are merged at a time (F).
+        fan_in: Most runs that are merged at a time (F); by default 10, fewer in a small memory.
         **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
 
     Reference:
@@ -48,7 +48,7 @@ class RPJ(MergingJoin):
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         policy = LeastLikely(Partitions.of_memory(self._sizes.slots))
-        return policy, BestTask(self._disk_join, self._stamps, policy, self._fan_in)
+        return policy, BestTask(self._disk_join, self._stamps, policy, self._fan_in, self._sizes.task_bytes)
 
 
 class LeastLikely(PartitionPolicy):
@@ -94,24 +94,11 @@ class LeastLikely(PartitionPolicy):
 class BestTask(Reactive):
     """Probes or merges, whichever promises more pairs for each block."""
 
-    def __init__(self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy, fan_in: int) -> None:
-        self._probing = Probing(disk, stamps, policy)
-        self._merging = Merging(disk, policy.partitions, fan_in, self._probing)
-
-    @property
-    def held_bytes(self) -> int:  # type: ignore[override]
-        """Those of both."""
-        return self._probing.held_bytes + self._merging.held_bytes
-
-    @property
-    def growth_bytes(self) -> int:  # type: ignore[override]
-        """Those of both."""
-        return self._probing.growth_bytes + self._merging.growth_bytes
-
-    @property
-    def next_growth_bytes(self) -> int:  # type: ignore[override]
-        """That of a merge."""
-        return self._merging.next_growth_bytes
+    def __init__(
+        self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy, fan_in: int, notes_bytes: int
+    ) -> None:
+        self._probing = Probing(disk, stamps, policy, notes_bytes // 2)
+        self._merging = Merging(disk, policy.partitions, fan_in, notes_bytes // 2, self._probing)
 
     @property
     def is_interrupted(self) -> bool:  # type: ignore[override]

@@ -45,7 +45,7 @@ class XJoin(HashedJoin):
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:
         policy = LargestPartition(Partitions.of_memory(self._sizes.slots))
-        return policy, Probing(self._disk_join, self._stamps, policy)
+        return policy, Probing(self._disk_join, self._stamps, policy, self._sizes.task_bytes)
 
 
 class LargestPartition(PartitionPolicy):

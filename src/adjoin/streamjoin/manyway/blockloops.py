@@ -65,7 +65,7 @@ class BlockLoops(Reactive):
         blocks = self._reader.blocks[relation]
         left, number = self._outer_bytes, first
         while number < min(len(blocks), first + self._most_outer):
-            left -= blocks.bytes_of(number) + blocks.rows_in(range(number, number + 1)) * self._row_bytes
+            left -= blocks.bytes_of(number) + blocks.rows_of(number) * self._row_bytes
             if left < 0:
                 break
             number += 1

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from adjoin.parts.copying import join_batches
 from adjoin.parts.rows import row_bytes
+from adjoin.streamjoin.blocks import InOrder
 from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
 from adjoin.streamjoin.manyway.recalled import Recalled
@@ -108,8 +109,7 @@ class _Level:
         self._edge = edge
         self._recalled = recalled
         self._portion_bytes = portion_bytes
-        self._numbers: list[int] = reader.blocks[relation].numbers.tolist()
-        self._at = 0
+        self._unread = InOrder(reader.blocks[relation])
         self._waiting: list[pa.RecordBatch] = []
 
     @property
@@ -121,14 +121,14 @@ class _Level:
 
     def has_more(self) -> bool:
         """Whether there are tuples that have not been kept in this round."""
-        return bool(self._waiting) or self._at < len(self._numbers)
+        return bool(self._waiting) or len(self._unread.next()) > 0
 
     def read_on(self) -> bool:
         """Read on until a portion of tuples waits; False if there is nothing more."""
         waiting_bytes = sum(batch.nbytes for batch in self._waiting)
-        while waiting_bytes < self._portion_bytes and self._at < len(self._numbers):
-            batch = self._recalled.read(self.relation, self._numbers[self._at], self._edge)
-            self._at += 1
+        while waiting_bytes < self._portion_bytes and len(unread := self._unread.next()):
+            batch = self._recalled.read(self.relation, int(unread.numbers[0]), self._edge)
+            self._unread.advance()
             if batch.num_rows:
                 self._waiting.append(batch)
                 waiting_bytes += batch.nbytes
@@ -158,4 +158,4 @@ class _Level:
 
     def rewind(self) -> None:
         """Begin again with the first block."""
-        self._at = 0
+        self._unread.rewind()

@@ -115,7 +115,7 @@ def same_room_for_tuples(tree, memory, sizes):
 
     def set_aside(join):
         with join:
-            return join._sizes.reading_bytes + join._sizes.notes_bytes
+            return join._sizes.reading_bytes + join._sizes.all_notes_bytes + join._sizes.work_bytes
 
     left, right = tree.schema(0), tree.schema(1)
     room = memory - set_aside(DINER(left, right, {"k1": "k0"}, memory, **sizes))
@@ -144,7 +144,7 @@ def test_two_inputs_behave_as_with_diner(kind):
         with join:
             items: list[Any] = []
             for side, batch in batches:
-                items += [(names[side], batch), Pause(0.03 * side)]
+                items += [(names[side], batch), Pause(0.1 * side)]
             total = sum(batch.num_rows for batch in join.run(items))
             metrics = join.metrics()
         results.append((total, metrics["results_online"], metrics["results_reactive"]))
