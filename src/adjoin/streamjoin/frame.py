@@ -152,6 +152,18 @@ class SpillingJoin(StreamJoin):
 
     def _checked(self, side: str, batch: pa.RecordBatch) -> int:
         number = super()._checked(side, batch)
+        schema = self._plain[number]
+        for begin in range(0, batch.num_rows, _ROWS_AT_A_TIME):
+            some = plain_columns(batch.slice(begin, _ROWS_AT_A_TIME))
+            sizes = row_bytes(pa.RecordBatch.from_arrays(some.columns, schema=schema)) + STAMP_BYTES
+            if int(sizes.max()) > self._sizes.row_bytes[number]:
+                row, larger = begin + int(np.argmax(sizes)), int(sizes.max())
+                raise BudgetError(
+                    f"row {row} of this batch of the {side} input takes {larger - STAMP_BYTES:,} bytes; with "
+                    f"memory={self._budget.total_bytes} the largest that fits has "
+                    f"{self._sizes.row_bytes[number] - STAMP_BYTES:,}; nothing of the batch was taken; "
+                    f"give {self._division.enough_for(larger)}"
+                )
         self._orders.note_columns(batch, number)
         return number
 
@@ -189,22 +201,6 @@ class SpillingJoin(StreamJoin):
             "rows_in_memory": sum(map(len, self._inputs)),
             "rows_on_disk": sum(blocks.rows for blocks in self._blocks),
         }
-
-    def _checked(self, side: str, batch: pa.RecordBatch) -> int:
-        number = super()._checked(side, batch)
-        schema = self._plain[number]
-        for begin in range(0, batch.num_rows, _ROWS_AT_A_TIME):
-            some = plain_columns(batch.slice(begin, _ROWS_AT_A_TIME))
-            sizes = row_bytes(pa.RecordBatch.from_arrays(some.columns, schema=schema)) + STAMP_BYTES
-            if int(sizes.max()) > self._sizes.row_bytes[number]:
-                row, larger = begin + int(np.argmax(sizes)), int(sizes.max())
-                raise BudgetError(
-                    f"row {row} of this batch of the {side} input takes {larger - STAMP_BYTES:,} bytes; with "
-                    f"memory={self._budget.total_bytes} the largest that fits has "
-                    f"{self._sizes.row_bytes[number] - STAMP_BYTES:,}; nothing of the batch was taken; "
-                    f"give {self._division.enough_for(larger)}"
-                )
-        return number
 
     def offer(self, side: str, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer; False if there is no room.

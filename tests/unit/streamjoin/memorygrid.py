@@ -41,7 +41,6 @@ CONDITIONS = {
 WIDTHS = ("8", "186", "916", "186+916", "mixed", "largest", "nested")
 SKEWS = ("uniform", "zipf", "one key", "distinct", "unmatched", "growing")
 _ONE_KEY_ROWS = 400
-_NOBODY = pa.field("nothing", pa.null())
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,8 @@ def make(name: str, schemas: dict[str, pa.Schema], memory: int, condition: str, 
         operator = "{} = {}" if condition == "equality" else "abs({} - {}) <= 1"
         on = [operator.format("left.k", "right.k"), operator.format("right.k", "more.k")]
         return MANY_INPUTS[name](schemas, on, memory, **options)
-    more: dict[str, Any] = {"band": {"within": 1}, "range": {"between": ("k", "high")}}.get(condition, {})
+    kinds: dict[str, dict[str, Any]] = {"band": {"within": 1}, "range": {"between": ("k", "high")}}
+    more = kinds.get(condition, {})
     return TWO_INPUTS[name](schemas["left"], schemas["right"], on="k", memory=memory, **more, **options)
 
 
@@ -276,7 +276,7 @@ def check(case: Case) -> dict[str, Any]:
         join.check_invariants()
         for batch in join.finish():
             found.add(batch)
-        metrics: dict[str, Any] = join.metrics()
+        metrics = join.metrics()
     assert metrics["peak_bytes"] <= case.memory
     assert found.digest() == arrivals.expected()
     return metrics
