@@ -277,7 +277,7 @@ def _recorded(
     created += [file.path for file in part.files]
     chosen = _move_here if options.is_tidy else None
     relation = _merged(home, Base(latest.relation, latest.index, None), [part], memory_bytes, created, chosen)
-    return Latest(options.sequence, relation, options.tombstone_seconds, swept)
+    return Latest(options.sequence, relation, swept)
 
 
 def _merged(

@@ -21,7 +21,7 @@ from adjoin.master.changes import Resolved, matches
 from adjoin.master.datafile import read_pages
 from adjoin.master.index import PageIndex
 from adjoin.master.keys import KeyCodec, encoded_values
-from adjoin.master.manifest import IndexFile, Latest, Manifest, first_columns, new_id, stored_schema
+from adjoin.master.manifest import IndexFile, Manifest, first_columns, new_id, stored_schema
 from adjoin.master.page import roomy_page_bytes
 from adjoin.master.rewriter import Rewriter, Rewritten, Sweep, page_slices, pages_with, slice_bytes
 from adjoin.master.sequence import SEQUENCE_COLUMN
@@ -49,11 +49,8 @@ class LatestChanges:
         """What the version has recorded of sequence values of this type."""
         if manifest.latest is None:
             return cls(_empty_relation(manifest, sequence), PageIndex.empty())
-        return cls.recorded(home, manifest.latest)
-
-    @classmethod
-    def recorded(cls, home: Home, latest: Latest) -> "LatestChanges":
-        return cls(latest.relation, load_index(home, latest.relation))
+        relation = manifest.latest.relation
+        return cls(relation, load_index(home, relation))
 
     def are_newer(
         self, records: pa.RecordBatch, keys: NDArray[np.int64], chunk_bytes: int
@@ -134,15 +131,15 @@ class Recorder:
         return part if newer.all() else part.only(newer)
 
     def _records_of(self, part: Resolved) -> pa.RecordBatch:
-        schema = self._latest.relation.stored_schema
-        count = len(part.cleared_keys)
+        relation = self._latest.relation
+        encoded = [] if relation.codec.kind == "identity" else [pa.array(part.cleared_keys)]
         keys = [
             column.storage if isinstance(column, pa.ExtensionArray) else column
             for column in (part.cleared.column(name) for name in part.cleared.schema.names)
         ]
-        encoded = [pa.array(part.cleared_keys)] if len(schema) > len(keys) + 3 else []
-        at = pa.repeat(pa.scalar(self._at, _AT_TYPE), count)
-        return pa.record_batch([*encoded, *keys, part.sequence, pa.array(part.is_delete), at], schema=schema)
+        at = pa.repeat(pa.scalar(self._at, _AT_TYPE), len(part.cleared_keys))
+        columns = [*encoded, *keys, part.sequence, pa.array(part.is_delete), at]
+        return pa.record_batch(columns, schema=relation.stored_schema)
 
     def finish(self) -> SpooledRecords | None:
         """What is to be recorded, in the order of keys, if anything; whoever has it discards it."""

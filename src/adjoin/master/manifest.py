@@ -42,13 +42,11 @@ class Latest:
     Attributes:
         column: The sequence column of the changes.
         relation: Pages of its own for keys, sequence values and deletes.
-        tombstone_seconds: For how long deletes are kept at least; None: for ever.
         swept: The encoded key up to which expired deletes were last looked for.
     """
 
     column: str
     relation: "Manifest"
-    tombstone_seconds: float | None
     swept: int
 
 
@@ -275,7 +273,6 @@ class Manifest:
         return Latest(
             column=saved["column"],
             relation=cls._from_json(saved["relation"], data_directory),
-            tombstone_seconds=saved["tombstone_seconds"],
             swept=saved["swept"],
         )
 

@@ -355,7 +355,8 @@ class Master:
                 have no value: any change wins over them, and a call without a sequence changes rows whatever
                 is recorded, and records nothing.
             tombstones: For how long deletes with a sequence are remembered, at least; None: for ever. After
-                that an older change of a deleted key, if one still comes, counts again.
+                that an older change of a deleted key, if one still comes, counts again. A call drops some of
+                those that are older than it says, whichever call recorded them.
             evolve: Add columns of the changes that the master lacks; rows that it has get nulls there.
                 Without this, such columns are an error. Columns for `order_by` and `sequence` are not added.
             marks: Integers to keep under names, committed together with the changes; others stay.
