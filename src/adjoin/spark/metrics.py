@@ -212,7 +212,7 @@ def observe_reports(result: DataFrame, name: str | None, around: MicroBatch | No
 def _observe(result: DataFrame, name: str, reports: Column) -> DataFrame:
     try:
         observed = result.observe(name, reports)
-        observed.schema  # noqa: B018 (Connect finds mistakes no sooner)
+        observed.isStreaming  # noqa: B018 (Connect looks at a plan only when it is asked something)
     except AnalysisException as error:
         if error.getCondition() != "DUPLICATED_METRICS_NAME":
             raise
