@@ -3,6 +3,7 @@
 import datetime
 import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +11,8 @@ import pyarrow as pa
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.types import Array
-from adjoin.master.keys import KeyCodec
+from adjoin.master.casts import tick_nanoseconds, widens
+from adjoin.master.keys import KeyCodec, fixed_values, valid_rows
 
 Distance = int | float | Decimal | datetime.timedelta
 Bounds = tuple[Array, Array, Array | None]
@@ -20,6 +22,9 @@ _LEAST = np.iinfo(np.int64).min
 _GREATEST = np.iinfo(np.int64).max
 _DOMAIN = 1 << 64
 """No two encoded keys are so far apart."""
+_FAR = 1 << 1100
+"""More than any key, or distance of keys, of any type: not even a float is so large."""
+_MOST_DIGITS = 400
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -61,14 +66,9 @@ class Between:
         self.columns: tuple[str, ...] = columns
 
     def bounds(self, batch: pa.RecordBatch) -> Bounds:
-        low, low_valid = self._encode(batch, self.columns[0])
-        high, high_valid = self._encode(batch, self.columns[1])
-        if low_valid is None or high_valid is None:
-            return low, high, low_valid if high_valid is None else high_valid
-        return low, high, low_valid & high_valid
-
-    def _encode(self, batch: pa.RecordBatch, name: str) -> tuple[Array, Array | None]:
-        return self._codec.encode(self._codec.conform([batch.column(name)]))
+        low, low_valid = _ends(self._codec, batch.column(self.columns[0]), 0)[0]
+        high, high_valid = _ends(self._codec, batch.column(self.columns[1]), 0)[1]
+        return low, high, _both(low_valid, high_valid)
 
 
 class Within:
@@ -84,21 +84,66 @@ class Within:
         self._distance = _in_key_units(distance, codec.types[0])
 
     def bounds(self, batch: pa.RecordBatch) -> Bounds:
-        key = self._codec.conform([batch.column(self.columns[0])])
-        encoded, valid = self._codec.encode(key)
-        if self._is_float:
-            values = key[0].fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-            with np.errstate(over="ignore", invalid="ignore"):
-                low, high = values - self._distance, values + self._distance
-            return self._codec.encode([pa.array(low)])[0], self._codec.encode([pa.array(high)])[0], valid
-        low = high = encoded
-        left = min(self._distance, _DOMAIN)
-        while left > 0:
-            step = np.int64(min(left, _GREATEST))
-            low = np.where(low < _LEAST + step, _LEAST, low - step)
-            high = np.where(high > _GREATEST - step, _GREATEST, high + step)
-            left -= int(step)
-        return low, high, valid
+        column = batch.column(self.columns[0])
+        if not self._is_float:
+            (low, low_valid), (high, high_valid) = _ends(self._codec, column, int(self._distance))
+            return low, high, _both(low_valid, high_valid)
+        (key,) = self._codec.conform([column])
+        values = key.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = values - self._distance, values + self._distance
+        encoded = [self._codec.encode([pa.array(end)])[0] for end in (low, high)]
+        return encoded[0], encoded[1], valid_rows([key])
+
+
+End = tuple[Array, Array | None]
+"""Encoded keys, and which rows have any (None: all)."""
+
+
+def _ends(codec: KeyCodec, column: pa.Array, distance: int) -> tuple[End, End]:
+    """The least key that is at most so far below each value, and the greatest above, among all int64.
+
+    Times in a coarser unit than the key's may lie beyond all keys, and their distance may reach them.
+    """
+    factor = 1
+    if pa.types.is_temporal(column.type) and widens(column.type, codec.types[0]):
+        factor = tick_nanoseconds(column.type) // tick_nanoseconds(codec.types[0])
+    if factor == 1:
+        values, valid = codec.encode(codec.conform([column]))
+    else:
+        width = column.type.bit_width // 8
+        values, valid = fixed_values(column, np.dtype(f"i{width}")).astype(np.int64), valid_rows([column])
+    low, _, above = _saturated(values, factor, -distance)
+    high, below, _ = _saturated(values, factor, distance)
+    return (low, _without(valid, above)), (high, _without(valid, below))
+
+
+def _saturated(values: Array, factor: int, shift: int) -> tuple[Array, Array, Array]:
+    """Values times factor plus shift, as far as they are int64; which of them lie below, which above."""
+    below = _less(values, -((shift - _LEAST) // factor))
+    above = _less(-1 - values, -1 - (_GREATEST - shift) // factor)
+    wrapped = values.view(np.uint64) * np.uint64(factor) + np.uint64(shift % _DOMAIN)
+    exact = wrapped.view(np.int64)
+    return np.where(below, _LEAST, np.where(above, _GREATEST, exact)), below, above
+
+
+def _less(values: Array, bound: int) -> Array:
+    """Whether each is less than a number of any size."""
+    if bound > _GREATEST:
+        return np.ones(len(values), bool)
+    return values < np.int64(max(bound, _LEAST))
+
+
+def _without(valid: Array | None, beyond: Array) -> Array | None:
+    if not beyond.any():
+        return valid
+    return ~beyond if valid is None else valid & ~beyond
+
+
+def _both(one: Array | None, other: Array | None) -> Array | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def _require_order(codec: KeyCodec) -> None:
@@ -114,23 +159,40 @@ def _in_key_units(distance: Distance, type_: pa.DataType) -> float | int:
     """The distance as a number of the key's smallest steps, rounded down (floats: as it is)."""
     if isinstance(distance, datetime.timedelta):
         units: float | int = _ticks(distance, type_)
-    elif not isinstance(distance, int | float | Decimal) or isinstance(distance, bool):
-        raise OptionError(f"within={distance!r} is not a number or timedelta")
-    elif math.isnan(distance) or distance < 0:
-        raise OptionError(f"within={distance!r} must not be negative")
-    elif math.isinf(distance):
-        units = math.inf if pa.types.is_floating(type_) else _DOMAIN
-    elif pa.types.is_floating(type_):
-        units = float(distance)
-    elif pa.types.is_decimal(type_):
-        units = math.floor(Decimal(str(distance)).scaleb(type_.scale))
-    elif pa.types.is_integer(type_) or pa.types.is_date32(type_):
-        units = math.floor(distance)
-    else:
+        if units < 0:
+            raise OptionError(f"within={distance!r} must not be negative")
+        return units
+    exact = _exact(distance)
+    if pa.types.is_floating(type_):
+        return _as_float(exact)
+    if pa.types.is_decimal(type_):
+        exact = exact if exact is None else exact * Fraction(10) ** type_.scale
+    elif not (pa.types.is_integer(type_) or pa.types.is_date32(type_)):
         raise OptionError(f"within={distance!r} on a key of type {type_}: give a datetime.timedelta")
-    if not units >= 0:
-        raise OptionError(f"within={distance!r} must not be negative")
-    return units
+    return _DOMAIN if exact is None else min(math.floor(exact), _DOMAIN)
+
+
+def _exact(distance: object) -> Fraction | None:
+    """A number as it was written; None if it is infinite, or so large that everything is nearer."""
+    if isinstance(distance, np.integer | np.floating) and distance.dtype.kind != "m":
+        distance = distance.item()
+    if not isinstance(distance, int | float | Decimal) or isinstance(distance, bool):
+        raise OptionError(f"within={distance!r} is not a number or timedelta")
+    number = Decimal(str(distance)) if isinstance(distance, float) else distance
+    if (isinstance(number, Decimal) and number.is_nan()) or number < 0:
+        raise OptionError(f"within={distance!r} must not be negative, or not a number")
+    if isinstance(number, int):
+        return Fraction(min(number, _FAR))
+    if number.is_infinite() or number.adjusted() > _MOST_DIGITS:
+        return None
+    return Fraction(number) if number.adjusted() > -_MOST_DIGITS else Fraction(0)
+
+
+def _as_float(exact: Fraction | None) -> float:
+    try:
+        return math.inf if exact is None else float(exact)
+    except OverflowError:
+        return math.inf
 
 
 def _ticks(distance: datetime.timedelta, type_: pa.DataType) -> int:
