@@ -180,9 +180,7 @@ class AutoJoin(SemiStreamJoin):
             "choices": self._choices,
         }
 
-    def close(self) -> None:
-        """Give files, threads and memory back."""
-        self._ended = True
+    def _close(self) -> None:
         self._join.close()
         if self._owns_device:
             self._options["device"].close()
@@ -193,8 +191,8 @@ class AutoJoin(SemiStreamJoin):
 
     def offer(self, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer of the join at work; False if there is no room."""
-        if self._stream_schema is None:
-            self._check_batch(batch)
+        self._check_open()
+        self._check_batch(batch)
         return self._join.offer(batch)
 
     # The contract.

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from adjoin.errors import SchemaError
 from adjoin.master.master import Master
+from adjoin.parts import checks
 from adjoin.parts.clock import Pause
-from adjoin.parts.operator import Operator
+from adjoin.parts.operator import Operator, Results
 
 
 class SemiStreamJoin(Operator):
@@ -28,6 +29,7 @@ class SemiStreamJoin(Operator):
             SchemaError: The batch does not fit the join or the batches before; nothing was taken.
             BudgetError: A row finds no room in the memory; the message names what would do.
         """
+        self._check_open()
         self._check_batch(batch)
         return self._alone(self._push(batch))
 
@@ -37,10 +39,11 @@ class SemiStreamJoin(Operator):
         Without a deadline everything that waits is answered first, with one when it is due;
         `idle(0)` answers and goes on.
         """
-        return self._alone(self._idle(seconds))
+        return self._alone(self._idle(checks.seconds("seconds", seconds)))
 
     def refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
         """Answer what was begun on the old version of the master, then go on with another."""
+        self._check_open()
         self._check_master(master)
         return self._alone(self._refresh(master))
 
@@ -54,11 +57,15 @@ class SemiStreamJoin(Operator):
         With a deadline the source is read in a thread, so that rows are answered in time even if the next
         batch is late.
         """
+        return Results(self._run(items))
+
+    def _run(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterator[pa.RecordBatch]:
+        self._check_open()
         for item in self._paced(items):
-            if isinstance(item, pa.RecordBatch):
-                yield from self.push(item)
-            else:
+            if item is None or isinstance(item, Pause):
                 yield from self.idle(item.seconds if item else 0)
+            else:
+                yield from self.push(item)
         yield from self.finish()
 
     def _paced(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterable[pa.RecordBatch | Pause | None]:

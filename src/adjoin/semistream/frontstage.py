@@ -140,7 +140,9 @@ class FrontStaged(SemiStreamJoin):
 
     def close(self) -> None:
         """Give files, threads and memory back; see `PagedJoin.close` for what is left in a `PageFile`."""
-        self._ended = True
+        super().close()
+
+    def _close(self) -> None:
         self._cache.close(is_sound=not self._failed and not self._busy)
         self._join.close()
 
@@ -154,8 +156,8 @@ class FrontStaged(SemiStreamJoin):
 
         They do not pass the cache.
         """
-        if self._stream_schema is None:
-            self._check_batch(batch)
+        self._check_open()
+        self._check_batch(batch)
         is_taken = self._join.offer(batch)
         self._rows_in += batch.num_rows if is_taken else 0
         return is_taken

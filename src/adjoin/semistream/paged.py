@@ -111,9 +111,11 @@ class PagedJoin(SemiStreamJoin):
         """Give files, threads and memory back.
 
         Pages in a `PageFile` are left for the next operator, unless this one failed or results of its last
-        call were not consumed to the end.
+        call were not consumed to the end. In a fork of the process all is left to that one.
         """
-        self._ended = True
+        super().close()
+
+    def _close(self) -> None:
         self._pages.close(is_sound=not self._failed and not self._busy)
         if self._owns_device:
             self._device.close()

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from adjoin.errors import AdjoinError, OptionError, SchemaError, StorageError
+from adjoin.parts import checks
 from adjoin.parts.clock import Pause
-from adjoin.parts.operator import Operator
+from adjoin.parts.operator import Operator, Results
 
 Arrival = tuple[str, pa.RecordBatch | None] | Pause
 """The name of an input with a batch of it, or with None where it ends; or a time in which nothing comes."""
@@ -36,6 +37,7 @@ class StreamJoin(Operator):
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a batch of the input with this name; put out what it matches so far."""
+        self._check_open()
         return self._alone(self._push(self._checked(side, batch), batch))
 
     def end(self, side: str) -> None:
@@ -45,7 +47,7 @@ class StreamJoin(Operator):
 
     def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
         """Let so many seconds pass on the operator's clock, in which nothing arrives."""
-        return self._alone(self._idle(seconds))
+        return self._alone(self._idle(checks.seconds("seconds", seconds)))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """All inputs have ended: put out all that is missing."""
@@ -57,6 +59,10 @@ class StreamJoin(Operator):
 
     def run(self, arrivals: Iterable[Arrival]) -> Iterator[pa.RecordBatch]:
         """Join whole inputs: `(name, batch)`, `(name, None)` where one ends, or a pause."""
+        return Results(self._run(arrivals))
+
+    def _run(self, arrivals: Iterable[Arrival]) -> Iterator[pa.RecordBatch]:
+        self._check_open()
         for item in self._paced(arrivals):
             if item is None:
                 yield from self._alone(self._waited())

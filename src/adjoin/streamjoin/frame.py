@@ -17,6 +17,7 @@ from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.copying import compact, plain_columns, plain_schema
 from adjoin.parts.encodings import Orders
+from adjoin.parts.operator import Results
 from adjoin.parts.rows import row_bytes
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
@@ -34,6 +35,11 @@ from adjoin.streamjoin.tuples import Keys, Tuples, stored_schema
 _DISK_BLOCK_BYTES = 4096
 _ROWS_AT_A_TIME = 1 << 16
 """Of a batch that comes, whose sizes are looked at."""
+
+
+def described(schema: pa.Schema) -> list[str]:
+    """The columns of a schema, in words that differ where they do."""
+    return [f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema]
 
 
 class Cleaning(Protocol):
@@ -219,14 +225,23 @@ class SpillingJoin(StreamJoin):
         return True
 
     def snapshot(self) -> Iterator[tuple[str, bytes]]:
-        """All state, between two calls, as named values for `restore`; see `snapshots.dump`."""
+        """All state, between two calls, as named values for `restore`; see `snapshots.dump`.
+
+        It is the state of the moment in which the first value is asked for; ask for all before the next call.
+        """
+        self._check_between_calls()
+        return Results(self._dumped())
+
+    def _check_between_calls(self) -> None:
         self._check_open()
         if self._busy or self._pending or self._is_unfinished():
             raise AdjoinError(
                 "a snapshot is taken between two calls, with nothing waiting in the input buffer and nothing "
                 "left over from a call that failed"
             )
-        facts = {
+
+    def _facts(self) -> dict[str, Any]:
+        return {
             "join": self._identity(),
             "now": self._stamps.now,
             "rows_out": self._rows_out,
@@ -237,16 +252,20 @@ class SpillingJoin(StreamJoin):
             "policy": self._policy.to_json(),
             **self._more_facts(),
         }
-        return self._dumped(facts)
 
     def _more_facts(self) -> dict[str, Any]:
         """What else must be known to go on."""
         return {}
 
-    def _dumped(self, facts: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    def _dumped(self) -> Iterator[tuple[str, bytes]]:
+        self._check_between_calls()
         self._busy = True
         try:
-            yield from snapshots.dump(facts, self._names, self._inputs, self._blocks, self._sizes.piece_rows)
+            for value in snapshots.dump(
+                self._facts(), self._names, self._inputs, self._blocks, self._orders, self._sizes.piece_rows
+            ):
+                yield value
+                self._check_open()
         finally:
             self._busy = False
 
@@ -255,20 +274,44 @@ class SpillingJoin(StreamJoin):
         return self._kept.is_behind or self._reactive.is_interrupted or self._cleaning is not None
 
     def restore(self, values: Iterable[tuple[str, bytes]]) -> None:
-        """Go on from a snapshot of an operator with the same arguments; this one must be new."""
+        """Go on from a snapshot of an operator with the same arguments; this one must be new.
+
+        Raises:
+            CorruptionError: A value is missing or damaged.
+            OptionError: It is a snapshot of a join with other arguments.
+            SchemaError: Of one with other columns.
+        """
         self._check_open()
-        if self._stamps.now:
+        if self._stamps.now or self._pending or self._busy:
             raise AdjoinError("only a new operator can be restored; make one")
+        snapshot = snapshots.Snapshot(values)
+        snapshot.check(self._identity())
         try:
-            self._restored(snapshots.load(values, self._identity(), self._inputs, self._blocks))
+            snapshot.load(self._names, self._inputs, self._blocks, self._orders)
+            self._restored(snapshot.facts)
         except BaseException:
             self._ended = True
             raise
 
-    def _identity(self) -> list[Any]:
+    def _identity(self) -> dict[str, Any]:
         """What must be the same for an operator to go on from a snapshot."""
-        schemas = [[str(field.type) for field in schema] for schema in self._schemas]
-        return [type(self).__name__, list(self._names), schemas]
+        return {
+            "the operator": type(self).__name__,
+            "the list of inputs": list(self._names),
+            **{
+                f"the schema of {name}": described(schema)
+                for name, schema in zip(self._names, self._schemas, strict=True)
+            },
+            **self._condition(),
+            "the schema of results": described(self.schema),
+            "memory": self._budget.total_bytes,
+            "block_bytes": self._sizes.slot_bytes,
+            "max_outer": self._sizes.max_outer,
+        }
+
+    @abstractmethod
+    def _condition(self) -> dict[str, Any]:
+        """When rows match, in words that differ where it does."""
 
     def _restored(self, facts: dict[str, Any]) -> None:
         self._kept.input_bytes = facts["input_bytes"]
@@ -283,9 +326,7 @@ class SpillingJoin(StreamJoin):
     def _restore_more(self, facts: dict[str, Any]) -> None:
         """Go on from what `_more_facts` said."""
 
-    def close(self) -> None:
-        """Give files and memory back."""
-        self._ended = True
+    def _close(self) -> None:
         for file, blocks in zip(self._files, self._blocks, strict=True):
             file.close()
             blocks.close()

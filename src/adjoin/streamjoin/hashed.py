@@ -74,6 +74,9 @@ class MergingJoin(HashedJoin):
     def _fan_in(self) -> int:
         return self._chosen_fan_in or self._sizes.max_outer - _MORE_BLOCKS
 
+    def _condition(self) -> dict[str, Any]:
+        return {**super()._condition(), "fan_in": self._fan_in}
+
 
 def _blocks_of_a_merge(fan_in: int) -> int:
     """One of each run, and two more."""

@@ -203,7 +203,7 @@ class Division:
             most, fewest = self.outer or (max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes), 1)
             if self.outer is not None and slot_bytes > least:
                 fewest = most
-            for max_outer in range(most, fewest - 1, -1):
+            for max_outer in range(min(most, total_bytes // slot_bytes), fewest - 1, -1):
                 if self._needed(total_bytes, slot_bytes, max_outer) <= total_bytes:
                     return self._divided(total_bytes, slot_bytes, max_outer)
         return None

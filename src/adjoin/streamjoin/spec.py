@@ -65,6 +65,7 @@ class TwoInputs:
         schema: The schema of the results.
         shown: Of each side the columns that are put out.
         condition: When rows match.
+        described: The same in words, by argument.
         orders: What ordered dictionaries are ordered by; their columns by side and name.
     """
 
@@ -83,6 +84,11 @@ class TwoInputs:
         for side, schema in zip(SIDES, self._schemas, strict=True):
             check_columns(side, schema)
         pairs = _key_pairs(on, left, right, between)
+        self.described = {
+            "on": [[column, key] for key, column in pairs.items()],
+            "within": None if within is None else repr(within),
+            "between": None if between is None else list(between),
+        }
         self.condition = Condition(right, [(column, key) for key, column in pairs.items()], within, between)
         same = {key for key, column in pairs.items() if key == column}
         if not self.condition.is_equality:

@@ -53,6 +53,9 @@ class TwoInputJoin(SpillingJoin):
     def _orders(self) -> Orders:
         return self._spec.orders
 
+    def _condition(self) -> dict[str, Any]:
+        return self._spec.described
+
     @cached_property
     def _results(self) -> Results:
         return Results(self._spec, [tuples.slots for tuples in self._inputs], self._sizes.work_bytes // 2)

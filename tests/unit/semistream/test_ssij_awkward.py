@@ -151,13 +151,13 @@ join = adjoin.SSIJ(adjoin.Master.open(sys.argv[1]), on="id", memory="2MB")
 list(join.push(pa.record_batch({"id": [900]})))
 list(join.idle(0))
 child = os.fork()
-list(join.push(pa.record_batch({"id": [2]})))
 if child:
+    list(join.push(pa.record_batch({"id": [2]})))
     assert sum(batch.num_rows for batch in join.finish()) == 1
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 try:
-    list(join.finish())
-except adjoin.StorageError as error:
+    list(join.push(pa.record_batch({"id": [2]})))
+except adjoin.AdjoinError as error:
     os._exit(0 if "before its fork" in str(error) else 1)
 os._exit(2)
 """

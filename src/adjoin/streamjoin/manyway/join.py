@@ -89,9 +89,8 @@ class ManyInputJoin(SpillingJoin):
         self._rooms.append(recalled)
         return recalled
 
-    def close(self) -> None:
-        """Give files and memory back."""
-        super().close()
+    def _close(self) -> None:
+        super()._close()
         for recalled in self._rooms:
             recalled.close()
 
@@ -99,8 +98,8 @@ class ManyInputJoin(SpillingJoin):
         """Those of all joins that spill, and `selectivities`: the share of pairs that meet each condition."""
         return {**super().metrics(), "selectivities": self._order.selectivities}
 
-    def _identity(self) -> list[Any]:
-        return [*super()._identity(), [edge.text for edge in self._spec.graph.edges]]
+    def _condition(self) -> dict[str, Any]:
+        return {"on": [edge.text for edge in self._spec.graph.edges]}
 
     def _more_facts(self) -> dict[str, Any]:
         return {"order": self._order.to_json()}
