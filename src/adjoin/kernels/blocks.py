@@ -1,10 +1,11 @@
-"""Blocks of a mapped index or filter: copied, verified by their sums, and only then believed.
+"""Blocks of a mapped index or filter, verified by their sums after they were used.
 
-What is mapped can change at any time, as the file does. So nothing is decided by what lies there: a
-block is copied, the copy must have the sum that was noted when the file was opened, and the copy is used.
+What is mapped can change at any time, as the file does. So whatever lies there, kernels stay within their
+arrays, and what was decided by a block counts only if the block has, afterwards, the sum that was noted when
+the file was opened.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -16,16 +17,14 @@ from adjoin.kernels.types import Array
 
 ENTRIES = 32
 """Entries of the index that share a block."""
-FILTER_WORDS = 64
+FILTER_WORDS = 32
 """Words of the filter that share a block: whole blocks of the Bloom filter."""
-_KEY_WORDS = 2 * ENTRIES
-_PLACE_WORDS = 3 * ENTRIES
 SOUND = -1
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_PADS = np.random.Generator(np.random.PCG64(0x61646A6F696E)).integers(0, 1 << 64, 2 * _PLACE_WORDS, np.uint64)
+_PADS = np.random.Generator(np.random.PCG64(0x61646A6F696E)).integers(0, 1 << 64, 3 * ENTRIES, np.uint64)
 
 
 class Entries(NamedTuple):
@@ -40,90 +39,85 @@ class Entries(NamedTuple):
     checksum: Array
 
 
-@njit(cache=True, nogil=True)
-def sum_words(words: Array) -> int:
-    """A checksum of so few words (uint64) that each has a pad of its own; much faster than XXH64.
+# A sum is much faster than XXH64 and enough for so few words that each has a pad of its own. The sum of
+# products of the halves of each padded word tells what stands where; the plain sum of the words shows every
+# single change for certain.
 
-    The sum of products of the halves of each padded word tells what stands where; the plain sum of the
-    words shows every single change for certain.
-    """
-    products = np.uint64(0)
-    total = np.uint64(0)
-    for i in range(len(words)):
-        padded = words[i] + _PADS[i]
-        products += (padded & _LOW) * (padded >> _HALF)
-        total += words[i]
+
+@njit(cache=True, nogil=True)
+def _sum_keys(first: Array, last: Array, block: int) -> Any:
+    begin, end = block * ENTRIES, min((block + 1) * ENTRIES, len(first))
+    # Slices, so that the compiler sees that no index is negative and works on many words at a time.
+    firsts, lasts, pads = first[begin:end], last[begin:end], _PADS[ENTRIES:]
+    products, total = np.uint64(0), np.uint64(0)
+    for i in range(len(firsts)):
+        one, other = np.uint64(firsts[i]), np.uint64(lasts[i])
+        padded, padded_other = one + _PADS[i], other + pads[i]
+        products += (padded & _LOW) * (padded >> _HALF) + (padded_other & _LOW) * (padded_other >> _HALF)
+        total += one + other
     return hash_word(products ^ (total * _MIX))
 
 
 @njit(cache=True, nogil=True)
-def _copy_keys(entries: Entries, block: int, own: Array) -> int:
-    """Copy the keys of a block, the first ones before the last ones; returns their sum."""
-    begin = block * ENTRIES
-    count = min(ENTRIES, len(entries.first) - begin)
-    for i in range(count):
-        own[i] = entries.first[begin + i]
-        own[ENTRIES + i] = entries.last[begin + i]
-    for i in range(count, ENTRIES):
-        own[i] = 0
-        own[ENTRIES + i] = 0
-    return sum_words(own.view(np.uint64))
+def _sum_places(entries: Entries, block: int) -> Any:
+    begin, end = block * ENTRIES, min((block + 1) * ENTRIES, len(entries.first))
+    file, start = entries.file[begin:end], entries.block[begin:end]
+    blocks, rows, checksums = entries.blocks[begin:end], entries.rows[begin:end], entries.checksum[begin:end]
+    size_pads, checksum_pads = _PADS[ENTRIES:], _PADS[2 * ENTRIES :]
+    products, total = np.uint64(0), np.uint64(0)
+    for i in range(len(file)):
+        place = np.uint64(np.uint32(file[i])) | np.uint64(np.uint32(start[i])) << _HALF
+        size = np.uint64(np.uint32(blocks[i])) | np.uint64(np.uint32(rows[i])) << _HALF
+        one, two, three = place + _PADS[i], size + size_pads[i], checksums[i] + checksum_pads[i]
+        products += (one & _LOW) * (one >> _HALF) + (two & _LOW) * (two >> _HALF)
+        products += (three & _LOW) * (three >> _HALF)
+        total += place + size + checksums[i]
+    return hash_word(products ^ (total * _MIX))
 
 
 @njit(cache=True, nogil=True)
-def _copy_places(entries: Entries, block: int, own: Array) -> int:
-    """Copy the places of a block: checksums, then file, block, blocks and rows; returns their sum."""
-    begin = block * ENTRIES
-    count = min(ENTRIES, len(entries.first) - begin)
-    words = own.view(np.uint64)
-    halves = own[ENTRIES:].view(np.int32)
-    for i in range(count):
-        words[i] = entries.checksum[begin + i]
-        halves[i] = entries.file[begin + i]
-        halves[ENTRIES + i] = entries.block[begin + i]
-        halves[2 * ENTRIES + i] = entries.blocks[begin + i]
-        halves[3 * ENTRIES + i] = entries.rows[begin + i]
-    for i in range(count, ENTRIES):
-        words[i] = 0
-        for k in range(4):
-            halves[k * ENTRIES + i] = 0
-    return sum_words(words)
+def _sum_words(words: Array, block: int) -> Any:
+    begin = block * FILTER_WORDS
+    products, total = np.uint64(0), np.uint64(0)
+    for i in range(min(FILTER_WORDS, len(words) - begin) // 2):
+        at = begin + 2 * i
+        word = np.uint64(words[at]) | np.uint64(words[at + 1]) << _HALF
+        padded = word + _PADS[i]
+        products += (padded & _LOW) * (padded >> _HALF)
+        total += word
+    return np.uint32(hash_word(products ^ (total * _MIX)) & _LOW)
 
 
 @njit(cache=True, nogil=True)
 def sum_entries(entries: Entries, key_sums: Array, place_sums: Array) -> None:
     """The sums of every block."""
-    keys = np.empty(_KEY_WORDS, np.int64)
-    places = np.empty(_PLACE_WORDS, np.int64)
     for block in range(len(key_sums)):
-        key_sums[block] = _copy_keys(entries, block, keys)
-        place_sums[block] = _copy_places(entries, block, places)
+        key_sums[block] = _sum_keys(entries.first, entries.last, block)
+        place_sums[block] = _sum_places(entries, block)
 
 
 @njit(cache=True, nogil=True)
 def take_entries(entries: Entries, key_sums: Array, place_sums: Array, pages: Array, taken: Entries) -> int:
     """Copy the entries of these pages; returns SOUND, or the block that is damaged."""
-    keys = np.empty(_KEY_WORDS, np.int64)
-    places = np.empty(_PLACE_WORDS, np.int64)
-    checksums = places.view(np.uint64)
-    halves = places[ENTRIES:].view(np.int32)
-    held = -1
-    for i in range(len(pages)):
-        block = np.int64(pages[i]) // ENTRIES
-        at = np.int64(pages[i]) - block * ENTRIES
+    first, last = entries.first, entries.last
+    held = np.int64(-1)
+    for i in range(len(pages) + 1):
+        block = np.int64(pages[i]) // ENTRIES if i < len(pages) else np.int64(-1)
         if block != held:
-            if _copy_keys(entries, block, keys) != key_sums[block]:
-                return block
-            if _copy_places(entries, block, places) != place_sums[block]:
-                return block
+            if held >= 0 and _sum_keys(first, last, held) != key_sums[held]:
+                return held
+            if held >= 0 and _sum_places(entries, held) != place_sums[held]:
+                return held
             held = block
-        taken.first[i] = keys[at]
-        taken.last[i] = keys[ENTRIES + at]
-        taken.checksum[i] = checksums[at]
-        taken.file[i] = halves[at]
-        taken.block[i] = halves[ENTRIES + at]
-        taken.blocks[i] = halves[2 * ENTRIES + at]
-        taken.rows[i] = halves[3 * ENTRIES + at]
+        if i < len(pages):
+            page = pages[i]
+            taken.first[i] = entries.first[page]
+            taken.last[i] = entries.last[page]
+            taken.file[i] = entries.file[page]
+            taken.block[i] = entries.block[page]
+            taken.blocks[i] = entries.blocks[page]
+            taken.rows[i] = entries.rows[page]
+            taken.checksum[i] = entries.checksum[page]
     return SOUND
 
 
@@ -143,39 +137,43 @@ def locate_in_blocks(
     Returns:
         SOUND, or the block that is damaged.
     """
-    pages, blocks = len(entries.first), len(key_sums)
-    own = np.empty((2, _KEY_WORDS), np.int64)
-    held, held_far = -1, -1
-    block = 0
+    first, last = entries.first, entries.last
+    pages, blocks = len(first), len(key_sums)
+    held, far = -1, -1
+    block, page, end = 0, 0, 0
     for row in range(len(low)):
-        block = first_not_below_from(fence_last, low[row], block)
+        if held < 0 or fence_last[held] < low[row]:
+            block = first_not_below_from(fence_last, low[row], block)
+            if held >= 0 and _sum_keys(first, last, held) != key_sums[held]:
+                return held
+            held = block if block < blocks else -1
+            page = block * ENTRIES
+            end = min(page + ENTRIES, pages)
         if block == blocks:
             start[row] = pages
             stop[row] = pages
             continue
-        if block != held:
-            if _copy_keys(entries, block, own[0]) != key_sums[block]:
-                return block
-            held = block
-        begin = block * ENTRIES
-        count = min(ENTRIES, pages - begin)
-        at = first_not_below(own[0], low[row], ENTRIES, ENTRIES + count) - ENTRIES
-        start[row] = begin + at
-        following = fence_first[block + 1] if block + 1 < blocks else low[row]
-        if at + 1 < count:
-            following = own[0, at + 1]
-        if high[row] < low[row] or own[0, at] > high[row]:
-            stop[row] = begin + at
-        elif begin + at + 1 == pages or following > high[row]:
-            stop[row] = begin + at + 1
+        if last[page] < low[row]:
+            page = min(first_not_below(last, low[row], page + 1, end), end - 1)
+        start[row] = page
+        if high[row] < low[row] or first[page] > high[row]:
+            stop[row] = page
+        elif page + 1 < end and first[page + 1] > high[row]:
+            stop[row] = page + 1
+        elif page + 1 == end and (end == pages or fence_first[block + 1] > high[row]):
+            stop[row] = page + 1
         else:
-            far = first_above(fence_first, high[row], block, blocks) - 1
-            if far != held_far:
-                if _copy_keys(entries, far, own[1]) != key_sums[far]:
+            farthest = max(first_above(fence_first, high[row], block, blocks) - 1, block)
+            if farthest != far:
+                if far >= 0 and _sum_keys(first, last, far) != key_sums[far]:
                     return far
-                held_far = far
-            far_count = min(ENTRIES, pages - far * ENTRIES)
-            stop[row] = far * ENTRIES + first_above(own[1], high[row], 0, far_count)
+                far = farthest
+            far_end = min((far + 1) * ENTRIES, pages)
+            stop[row] = first_above(first, high[row], far * ENTRIES, far_end)
+    if held >= 0 and _sum_keys(first, last, held) != key_sums[held]:
+        return held
+    if far >= 0 and _sum_keys(first, last, far) != key_sums[far]:
+        return far
     return SOUND
 
 
@@ -187,38 +185,19 @@ def has_keys_in_blocks(words: Array, sums: Array, keys: Array, found: Array) -> 
         SOUND, or the block that is damaged.
     """
     block_count = np.uint64(len(words) // WORDS_PER_BLOCK)
-    own = np.zeros(FILTER_WORDS, np.uint32)
-    held = -1
     for row in range(len(keys)):
         hashed = hash_word(np.uint64(keys[row]))
         first = first_word(hashed, block_count)
-        found[row] = True
-        if has_bits(words, first, hashed):
-            continue
-        block = first // FILTER_WORDS
-        if block != held:
-            if _copy_words(words, block, own) != sums[block]:
+        found[row] = has_bits(words, first, hashed)
+        if not found[row]:
+            block = first // FILTER_WORDS
+            if _sum_words(words, block) != sums[block]:
                 return block
-            held = block
-        found[row] = has_bits(own, first - block * FILTER_WORDS, hashed)
     return SOUND
 
 
 @njit(cache=True, nogil=True)
-def _copy_words(words: Array, block: int, own: Array) -> int:
-    begin = block * FILTER_WORDS
-    count = min(FILTER_WORDS, len(words) - begin)
-    for i in range(count):
-        own[i] = words[begin + i]
-    for i in range(count, FILTER_WORDS):
-        own[i] = 0
-    return sum_words(own.view(np.uint64))
-
-
-@njit(cache=True, nogil=True)
-def sum_filter(words: Array, sums: Array) -> int:
+def sum_filter(words: Array, sums: Array) -> None:
     """The sums of every block of a filter."""
-    own = np.empty(FILTER_WORDS, np.uint32)
     for block in range(len(sums)):
-        sums[block] = _copy_words(words, block, own)
-    return len(sums)
+        sums[block] = _sum_words(words, block)

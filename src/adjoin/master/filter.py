@@ -58,7 +58,7 @@ class KeyFilter:
 
     def to_bytes(self) -> pa.Buffer:
         """A plain Arrow IPC file: a single row with a list of words, and one of the sums of their blocks."""
-        sums = np.empty(-(-len(self.words) // FILTER_WORDS), np.uint64)
+        sums = np.empty(-(-len(self.words) // FILTER_WORDS), np.uint32)
         sum_filter(self.words, sums)
         return file_of_lists({"words": self.words, "sums": sums})
 
@@ -92,7 +92,8 @@ class CheckedFilter:
         self._words = in_place(mapped, found["words"])
         self._sums = found["sums"].copy()
         blocks = -(-len(self._words) // FILTER_WORDS)
-        if self._words.dtype != np.uint32 or len(self._sums) != blocks or not blocks:
+        is_filter = self._words.dtype == self._sums.dtype == np.dtype(np.uint32)
+        if not is_filter or len(self._sums) != blocks or not blocks:
             raise pa.ArrowInvalid("its columns are not those of a filter")
 
     @property

@@ -181,7 +181,8 @@ class CheckedIndex:
     """An index in a mapped file, which may change under our feet: whatever is used is verified first.
 
     How it works: the sums of all blocks, and their first and last keys, are held in memory of our own. A
-    search goes by those, and by a copy of the block where it ends. An entry is a copy as well.
+    search goes by those, and by the block where it ends. Entries are copied. A block that was used must then
+    have its sum.
 
     Args:
         mapped: The file; it has been verified as a whole.
