@@ -436,9 +436,10 @@ class Master:
         """Commit a version with the same rows in fewer and fuller files, and open it.
 
         How it works: pages in data files that are partly garbage, or small, are copied to new files as
-        they are; neighboring pages that are mostly empty, after many deletes, are merged first. Readers
-        and writers go on meanwhile: a writer who commits first keeps his pages, and the others are moved
-        in what he has left. The old files go with the versions that use them, by `vacuum`. With a Spark
+        they are. Before that, neighboring pages that are mostly empty, after many deletes, are merged, and
+        pages that were written before the last `evolve` are rewritten with the columns of today; both are left
+        for the next time if another writer commits meanwhile. Readers and writers go on: a writer who commits
+        first keeps his pages, and the others are moved in what he has left. The old files go with the versions that use them, by `vacuum`. With a Spark
         session, executors copy the pages of large masters.
 
         Args:
@@ -460,7 +461,7 @@ class Master:
             ...     master.compact().revision == master.revision
             True
 
-        Cost: reads and writes the pages that are moved, once, and the index.
+        Cost: reads and writes the pages that are moved or rewritten, once, and the index.
         """
         with self._home.lock_writers():
             self._newest().close()

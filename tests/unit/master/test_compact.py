@@ -98,7 +98,7 @@ def test_a_master_of_several_layouts(tmp_path: Path) -> None:
     rows = multiset(rows_of(master))
     compacted = master.compact()
     compacted.verify()
-    assert len(compacted.files) == 2
+    assert len(compacted.files) == 1
     assert multiset(rows_of(compacted)) == rows
     wide = compacted.evolve(add={"size": "int64"}).compact()
     wide.verify()
