@@ -2,9 +2,14 @@
 
 import re
 
+import numpy as np
+
 from adjoin.errors import BudgetError, OptionError
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+
+_MOST_BYTES = 1 << 47
+"""What a process can address."""
 
 
 def parse_bytes(memory: int | str) -> int:
@@ -13,16 +18,17 @@ def parse_bytes(memory: int | str) -> int:
     >>> parse_bytes("64MB")
     67108864
     """
-    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
-        return memory
+    if isinstance(memory, int | np.integer) and not isinstance(memory, bool) and 0 < memory <= _MOST_BYTES:
+        return int(memory)
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)\s*", memory.upper())
         if match:
             unit = match[2].replace("I", "")
             size = int(float(match[1]) * _UNITS[unit if unit.endswith("B") else unit + "B"])
-            if size > 0:
+            if 0 < size <= _MOST_BYTES:
                 return size
-    raise OptionError(f'memory={memory!r} is not a size; give bytes or text such as "64MB"')
+    shown = "an integer that large" if isinstance(memory, int) and memory > _MOST_BYTES else repr(memory)
+    raise OptionError(f'memory={shown} is not a size; give bytes or a string such as "64MB"')
 
 
 class MemoryBudget:

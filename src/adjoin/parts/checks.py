@@ -6,6 +6,7 @@ import math
 import numbers
 import operator
 import threading
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,26 @@ def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise OptionError(f"{name}={value!r} must be a string")
     return value
+
+
+def names(name: str, value: Any) -> tuple[str, ...]:
+    """The value as strings if it is a list of them, or an OptionError."""
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    found = tuple(value) if is_list else (None,)
+    if not all(isinstance(each, str) for each in found):
+        raise OptionError(f"{name}={value!r} must be a list of names")
+    return found
+
+
+def key_pairs(on: Any) -> dict[str, str]:
+    """What `on=` names: of every key column of the other side, the column of this one; or an OptionError."""
+    if isinstance(on, str):
+        return {on: on}
+    listed = list(on.items()) if isinstance(on, Mapping) else [(each, each) for each in names("on", on)]
+    pairs = {key: column for column, key in listed if isinstance(key, str) and isinstance(column, str)}
+    if not pairs or len(pairs) < len(listed):
+        raise OptionError(f"on={on!r} must name at least one key, each once")
+    return pairs
 
 
 def flag(name: str, value: Any) -> bool:

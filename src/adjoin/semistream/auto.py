@@ -13,6 +13,7 @@ from adjoin.kernels.search import count_pages
 from adjoin.kernels.types import Array
 from adjoin.master.device import Disk
 from adjoin.master.master import Master
+from adjoin.parts import checks
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.clock import SystemClock
@@ -131,8 +132,9 @@ class AutoJoin(SemiStreamJoin):
         if "deadline" in options:
             raise OptionError('algorithm="auto" keeps no deadlines; "ssij" and "ssij+front" do')
         self._total_bytes = parse_bytes(memory)
+        checks.flag("shared_index", options.get("shared_index", False))
         self._check_memory(master, options)
-        self._is_paced = is_paced
+        self._is_paced = checks.flag("is_paced", is_paced)
         self._owns_device = options.get("device") is None
         self._options = {**options, "on": on, "how": how}
         self._options["device"] = options.get("device") or Disk()

@@ -12,6 +12,7 @@ from adjoin.kernels.tuples import EMPTY
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master
 from adjoin.master.predicate import Distance
+from adjoin.parts.checks import share
 from adjoin.parts.clock import Pause
 from adjoin.parts.columns import Places
 from adjoin.parts.copying import plain_columns, take_rows
@@ -82,8 +83,9 @@ class FrontStaged(SemiStreamJoin):
     ) -> None:
         super().__init__()
         check_master(master)
-        if not isinstance(front, int | float) or not 0 <= front < 1:
-            raise OptionError(f"front={front!r}: give a share from 0 to less than 1")
+        front = share("front", front)
+        if front == 1:
+            raise OptionError("front=1 leaves nothing to the join behind; give a share less than 1")
         self._spec = make_spec(master, on, how, columns, within, between, suffix)
         pages: PageMemory = options.get("pages") or PageMemory()
         part = pages.part("front")

@@ -9,6 +9,7 @@ import pyarrow as pa
 from adjoin.errors import OptionError
 from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
+from adjoin.parts import checks
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.pagememory import PageFile, PageMemory
@@ -47,6 +48,7 @@ class PagedJoin(SemiStreamJoin):
         landing: LandingRule = two_waves,
     ) -> None:
         super().__init__()
+        checks.flag("shared_index", shared_index)
         self._spec = spec
         self._budget = MemoryBudget(parse_bytes(memory))
         _check_room(pages, self._budget.total_bytes)

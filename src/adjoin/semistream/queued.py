@@ -7,12 +7,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from adjoin.errors import OptionError
 from adjoin.master.device import Device
 from adjoin.master.master import Master
 from adjoin.master.predicate import Distance
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import MemoryBudget
+from adjoin.parts.checks import whole_number
 from adjoin.parts.clock import Clock
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
@@ -200,5 +200,5 @@ class QueuedJoin(BufferedJoin):
 
 def check_pages(name: str, pages: int | None) -> None:
     """Raise an OptionError unless this is a number of pages, or None."""
-    if pages is not None and not (isinstance(pages, int) and pages >= 1):
-        raise OptionError(f"{name}={pages!r} must be a whole number of at least 1")
+    if pages is not None:
+        whole_number(name, pages, 1)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
 from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
+from adjoin.parts import checks
 from adjoin.parts.encodings import Orders, declared_type
 
 HOW = ("inner", "left", "semi", "anti")
@@ -73,11 +74,12 @@ def make_spec(
     suffix: str = "_master",
 ) -> JoinSpec:
     """Check the arguments of an operator against the master."""
-    if how not in HOW:
+    if not isinstance(how, str) or how not in HOW:
         raise OptionError(f"how={how!r} is not one of {', '.join(HOW)}")
     for name, given in (("columns", columns), ("between", between)):
-        if isinstance(given, str):
-            raise OptionError(f"{name}={given!r} must be a list of names, not a single text")
+        if given is not None:
+            checks.names(name, given)
+    checks.text("suffix", suffix)
     if within is not None and between is not None:
         raise OptionError("give within= or between=, not both")
     pairs = _key_pairs(master, on)
@@ -102,14 +104,8 @@ def make_spec(
 
 def _key_pairs(master: Master, on: On) -> dict[str, str]:
     """Stream column of every key column of the master."""
-    if isinstance(on, str):
-        pairs = {on: on}
-    elif isinstance(on, Mapping):
-        pairs = {key: column for column, key in on.items()}
-    else:
-        pairs = {name: name for name in on}
-    repeated = not isinstance(on, str) and len(pairs) < len(on)
-    if repeated or set(pairs) != set(master.key):
+    pairs = checks.key_pairs(on)
+    if set(pairs) != set(master.key):
         raise SchemaError(
             f"on={on!r} must name the key of the master, {list(master.key)}; where the stream's names differ "
             f'write on={{"stream column": "{master.key[0]}"}}'

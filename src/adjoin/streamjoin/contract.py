@@ -68,6 +68,8 @@ class StreamJoin(Operator):
                 yield from self._alone(self._waited())
             elif isinstance(item, Pause):
                 yield from self.idle(item.seconds)
+            elif not isinstance(item, tuple) or len(item) != 2:
+                raise OptionError(f"{item!r:.100} is no pair of an input's name and a batch, or a Pause")
             elif item[1] is None:
                 self.end(item[0])
             else:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from adjoin.parts.checks import whole_number
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.nestedloops import NestedLoops
 from adjoin.streamjoin.reactive import Reactive
@@ -80,7 +81,7 @@ class DINER(TwoInputJoin):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        self._seed = seed
+        self._seed = whole_number("seed", seed, 0)
         super().__init__(left, right, on, memory, **options)
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:

@@ -14,10 +14,12 @@ from adjoin.errors import AdjoinError, BudgetError
 from adjoin.master.device import Cost
 from adjoin.parts.arrivals import arrivals as paced
 from adjoin.parts.budget import MemoryBudget, parse_bytes
+from adjoin.parts.checks import seconds, whole_number
 from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.copying import compact, plain_columns, plain_schema
 from adjoin.parts.encodings import Orders
 from adjoin.parts.operator import Results
+from adjoin.parts.paths import local_path
 from adjoin.parts.rows import row_bytes
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
@@ -28,7 +30,7 @@ from adjoin.streamjoin.directory import Directory
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.keeping import Keeping
 from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.sizes import INPUT_SHARE, STAMP_BYTES, Division, Reading, check_options
+from adjoin.streamjoin.sizes import INPUT_SHARE, STAMP_BYTES, Division, Reading
 from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Keys, Tuples, stored_schema
 
@@ -103,8 +105,11 @@ class SpillingJoin(StreamJoin):
         disk: Cost | None = None,
     ) -> None:
         super().__init__(names, schemas, schema)
-        check_options(max_outer, max_new, wait_seconds, block_bytes)
-        self._max_new, self._wait_seconds = max_new, wait_seconds
+        max_outer = None if max_outer is None else whole_number("max_outer", max_outer, 1)
+        block_bytes = None if block_bytes is None else whole_number("block_bytes", block_bytes, 1)
+        self._max_new = whole_number("max_new", max_new, 0)
+        self._wait_seconds = seconds("wait_seconds", wait_seconds)
+        folder = None if spill is None else local_path(spill, "spill")
         self._clock = clock or SystemClock()
         self._disk = disk
         self._head = 0, -1
@@ -119,7 +124,7 @@ class SpillingJoin(StreamJoin):
             Tuples(stored_schema(each), are_points=points, slots=sizes.slots, slot_bytes=sizes.slot_bytes)
             for each, points in zip(plain, are_points, strict=True)
         )
-        self._files = tuple(SpillFile(spill, partial(self._spend, side)) for side in range(len(plain)))
+        self._files = tuple(SpillFile(folder, partial(self._spend, side)) for side in range(len(plain)))
         self._blocks = tuple(
             Blocks(
                 self._inputs[side].schema,

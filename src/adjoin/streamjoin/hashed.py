@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.errors import OptionError
+from adjoin.parts.checks import whole_number
 from adjoin.streamjoin.sizes import Reading
 from adjoin.streamjoin.spec import Keyed, On
 from adjoin.streamjoin.twoinputs import TwoInputJoin
@@ -60,8 +61,7 @@ class MergingJoin(HashedJoin):
         fan_in: int | None = None,
         **options: Any,
     ) -> None:
-        if fan_in is not None and (not isinstance(fan_in, int) or fan_in < 2):
-            raise OptionError(f"fan_in={fan_in!r} must be a whole number of at least 2")
+        fan_in = None if fan_in is None else whole_number("fan_in", fan_in, 2)
         self._chosen_fan_in = fan_in
         if "max_outer" in options:
             raise OptionError("max_outer= is for DINER; this join takes fan_in=")

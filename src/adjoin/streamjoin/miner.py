@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from adjoin.parts.checks import whole_number
 from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.flushing import FlushPolicy
 from adjoin.streamjoin.manyway.blockloops import BlockLoops
@@ -81,7 +82,7 @@ class MINER(ManyInputJoin):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        self._seed = seed
+        self._seed = whole_number("seed", seed, 0)
         super().__init__(relations, on, memory, **options)
 
     def _strategy(self) -> tuple[FlushPolicy, Reactive]:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import OptionError
+from adjoin.parts.checks import whole_number
 from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.manyway.join import ManyInputJoin
 from adjoin.streamjoin.partitions import PartitionPolicy, Partitions
@@ -47,7 +48,7 @@ class MJoin(ManyInputJoin):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        self._seed = seed
+        self._seed = whole_number("seed", seed, 0)
         if "max_outer" in options:
             raise OptionError("max_outer= is for MINER; MJoin does nothing while nothing arrives")
         super().__init__(relations, on, memory, max_outer=1, **options)

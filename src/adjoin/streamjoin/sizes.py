@@ -6,7 +6,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from adjoin.errors import BudgetError, OptionError
+from adjoin.errors import BudgetError
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.rows import message_overhead
 from adjoin.parts.rowslots import RowSlots
@@ -302,16 +302,3 @@ def _least_row_bytes(schema: pa.Schema) -> int:
         except ValueError:
             total += 4
     return total
-
-
-def check_options(max_outer: int | None, max_new: int, wait_seconds: float, block_bytes: int | None) -> None:
-    """Raise an OptionError for what cannot be."""
-    for name, value, least in (
-        ("max_outer", max_outer, 1),
-        ("max_new", max_new, 0),
-        ("block_bytes", block_bytes, 1),
-    ):
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
-    if not wait_seconds >= 0:
-        raise OptionError(f"wait_seconds={wait_seconds!r} must not be negative")

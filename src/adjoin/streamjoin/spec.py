@@ -10,6 +10,7 @@ from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
 from adjoin.master.predicate import Distance
+from adjoin.parts import checks
 from adjoin.parts.copying import (
     batch_of,
     can_be_taken,
@@ -80,6 +81,7 @@ class TwoInputs:
         columns: Sequence[str] | None = None,
     ) -> None:
         self.orders = Orders()
+        checks.text("suffix", suffix)
         self._schemas = (left, right)
         for side, schema in zip(SIDES, self._schemas, strict=True):
             check_columns(side, schema)
@@ -113,8 +115,7 @@ class TwoInputs:
         return pa.schema([field.with_type(declared_type(field.type)) for field in fields])
 
     def _keep_only(self, columns: Sequence[str]) -> None:
-        missing = [name for name in columns if name not in self.schema.names]
-        if missing or isinstance(columns, str):
+        if any(name not in self.schema.names for name in checks.names("columns", columns)):
             raise OptionError(f"columns={columns!r} must be a list of some of {self.schema.names}")
         named = dict(
             zip(
@@ -152,6 +153,8 @@ class TwoInputs:
 
 def check_columns(side: str, schema: pa.Schema) -> None:
     """Raise a SchemaError if an input has columns that cannot pass."""
+    if not isinstance(schema, pa.Schema):
+        raise SchemaError(f"the {side} input is described by a pyarrow.Schema, not by {schema!r:.100}")
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
     if repeated:
         raise SchemaError(f"the {side} input has several columns named {min(repeated)!r}; rename them")
@@ -167,16 +170,11 @@ def check_columns(side: str, schema: pa.Schema) -> None:
 
 def _key_pairs(on: On, left: pa.Schema, right: pa.Schema, between: tuple[str, str] | None) -> dict[str, str]:
     """The left column of every key column of the right."""
-    if isinstance(on, str):
-        pairs = {on: on}
-    elif isinstance(on, Mapping):
-        pairs = {key: column for column, key in on.items()}
-    else:
-        pairs = {name: name for name in on}
-    if not pairs or (not isinstance(on, str) and len(pairs) < len(on)):
-        raise OptionError(f"on={on!r} must name at least one key, each once")
+    pairs = checks.key_pairs(on)
+    if between is not None:
+        checks.names("between", between)
     wanted = {"right": list(pairs), "left": list(between or pairs.values())}
-    if between is not None and (isinstance(between, str) or len(between) != 2 or len(pairs) != 1):
+    if between is not None and (len(between) != 2 or len(pairs) != 1):
         raise OptionError(f"between={between!r} must be two columns of the left, and on= the right's key")
     for side, schema in (("left", left), ("right", right)):
         missing = [name for name in wanted[side] if name not in schema.names]

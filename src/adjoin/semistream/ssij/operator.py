@@ -12,6 +12,7 @@ from adjoin.master.device import Device
 from adjoin.master.master import Master
 from adjoin.master.predicate import Distance
 from adjoin.parts.arrivals import arrivals
+from adjoin.parts.checks import MOST_SECONDS
 from adjoin.parts.clock import Clock, Pause, SystemClock
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
@@ -231,4 +232,4 @@ class SSIJ(BufferedJoin):
 
     def _patience_seconds(self) -> float | None:
         seconds = self._seconds_to_act()
-        return None if seconds == np.inf else max(0.0, seconds)
+        return None if seconds > MOST_SECONDS else max(0.0, seconds)

@@ -8,15 +8,20 @@ import pyarrow as pa
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.types import Array
+from adjoin.master.casts import tick_nanoseconds
+from adjoin.parts.checks import seconds, share, whole_number
 
 
 class Deadline:
     """By when a row must be answered: so many seconds after it came, the moment in a column, or any time."""
 
     def __init__(self, given: float | datetime.timedelta | str | None) -> None:
-        self._given = given.total_seconds() if isinstance(given, datetime.timedelta) else given
-        is_time = isinstance(self._given, int | float) and self._given > 0
-        if not is_time and not isinstance(self._given, str | None):
+        self._given: float | str | None
+        if given is None or isinstance(given, str):
+            self._given = given
+            return
+        self._given = seconds("deadline", given)
+        if self._given == 0:
             raise OptionError(f"deadline={given!r} must be more than 0 seconds, or a column's name")
 
     @property
@@ -55,17 +60,17 @@ class Options:
         for name in ("input_rows", "stream_rows", "max_scan"):
             value = getattr(self, name)
             is_unset = value is None and name != "max_scan"
-            if not is_unset and not (isinstance(value, int) and value >= 1):
-                raise OptionError(f"{name}={value!r} must be a whole number of at least 1")
-        if not 0 <= self.decay <= 1:
-            raise OptionError(f"decay={self.decay} must be between 0 and 1")
+            if not is_unset:
+                whole_number(name, value, 1)
+        share("decay", self.decay)
 
 
 def _seconds(column: pa.Array) -> Array:
     """Moments as seconds since 1970; null and not a number are never."""
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-        return column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False) / 1e6
+        ticks = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+        per_second = 10**9 / tick_nanoseconds(column.type)
+        return ticks.fill_null(np.inf).to_numpy(zero_copy_only=False) / per_second
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
         moments = column.cast(pa.float64(), safe=False).fill_null(np.inf).to_numpy(zero_copy_only=False)
         return np.where(np.isnan(moments), np.inf, moments)

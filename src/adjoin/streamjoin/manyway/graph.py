@@ -83,7 +83,8 @@ class JoinGraph:
         self._schemas = tuple(relations.values())
         if len(self.names) < 2:
             raise OptionError(f"{len(self.names)} relation cannot be joined; give two or more")
-        if isinstance(on, str) or not all(isinstance(text, str) for text in on):
+        is_list = isinstance(on, Sequence) and not isinstance(on, str)
+        if not is_list or not all(isinstance(text, str) for text in on):
             raise OptionError(f"on={on!r} must be a list of conditions such as {_FORMS}")
         self.edges: list[Edge] = []
         self._read(on)

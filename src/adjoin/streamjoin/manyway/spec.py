@@ -9,6 +9,7 @@ from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
+from adjoin.parts import checks
 from adjoin.parts.copying import batch_of, plain_columns, take_rows
 from adjoin.parts.encodings import Orders, declared_type, declared_values
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
@@ -43,6 +44,9 @@ class ManyInputs:
         scatters: bool = False,
     ) -> None:
         self.orders = Orders()
+        are_named = isinstance(relations, Mapping) and all(isinstance(name, str) for name in relations)
+        if not are_named or "" in relations:
+            raise OptionError(f"relations={relations!r:.200} must be the schemas of relations by name")
         for name, schema in relations.items():
             check_columns(name, schema)
         self.graph = JoinGraph(relations, on)
@@ -89,7 +93,7 @@ class ManyInputs:
         return pa.schema(fields)
 
     def _keep_only(self, columns: Sequence[str]) -> None:
-        if isinstance(columns, str) or any(name not in self.schema.names for name in columns):
+        if any(name not in self.schema.names for name in checks.names("columns", columns)):
             raise OptionError(f"columns={columns!r} must be a list of some of {self.schema.names}")
         for number, name in enumerate(self.graph.names):
             self.shown[number] = [column for column in self.shown[number] if f"{name}_{column}" in columns]
