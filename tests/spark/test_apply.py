@@ -102,7 +102,7 @@ def test_few_changes_are_applied_by_the_driver(
 def test_rows_behind_the_last_page_are_for_many_tasks(spark: SparkSession, tmp_path: Path) -> None:
     master = build_master(as_table([(key, "v") for key in range(100)], "int64"), "key", tmp_path)
     steps = [("insert", key, f"new {key}") for key in range(50, 1050)]
-    newer = master.apply(spark.createDataFrame(as_changes(steps).drop_columns("at")))
+    newer = master.apply(spark.createDataFrame(as_changes(steps).drop_columns("at")), keep=None)
     newer.verify()
     assert newer.rows == 1100
     assert len(newer.files) > 8
@@ -322,6 +322,6 @@ def test_parts_rewritten_apart_make_one_version(
     changed = commit_next(home, base, parts, options)
     newest = Master.open(path)
     newest.verify()
-    assert changed == (newest.version == 2)
+    assert changed == (2 if newest.version == 2 else None)
     assert multiset(rows_of(newest)) == multiset(as_table(model(rows, steps), "int64"))
     assert newest.vacuum(keep=2).files == 0
