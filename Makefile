@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-on-spark test-in-process test-slow test-spark-versions test-spark-settings soak check format bench-engine bench-spark bench-streamjoin databases figures clean
+.PHONY: help setup demo test test-on-spark test-in-process test-slow test-spark-versions test-spark-settings soak torture check format bench-engine bench-spark bench-streamjoin databases figures clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -58,6 +58,9 @@ $(OLDEST)/.ready: $(READY)
 
 soak: $(READY) ## join a stream for MINUTES=30 while the master changes, and watch memory and files
 	ADJOIN_SOAK_MINUTES=$(or $(MINUTES),30) $(BIN)/python -m pytest -s tests/spark/test_soak.py
+
+torture: $(READY) ## kill, damage, fill, fuzz and race for MINUTES=5, with SEED=1; see docs/reliability.md
+	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1) $(ARGS)
 
 check: $(READY) ## format, lint, types, import rules
 	$(BIN)/ruff format --check $(CODE)

@@ -1,0 +1,169 @@
+"""Disks that are full, and reads that fail, at every step of everything that is done to a master."""
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from adjoin.master import device, files
+from adjoin.master.master import Master
+from tests.faults.world import SCENARIOS, FullDisk, PowerCut, World, fresh
+from tests.torture.cases import Case, Draw, refusal
+from tests.torture.kills import assert_only_named, join
+from tests.torture.model import Model
+from tests.unit.master.tables import multiset
+
+FAULTS = ("full from here on", "full once", "failing read", "no more files", "power cut")
+_SURVIVES = ("all", "nothing", "names")
+
+
+class Join:
+    """Scenario: reading the master with an operator."""
+
+    def __init__(self) -> None:
+        self._model = Model.drawn(Draw("join"), "int64", has_sequence=False)
+        self._steps = [self._model.build(200), self._model.apply(), self._model.evolve(), self._model.apply()]
+        self._sales = self._model.sales(200)
+
+    def prepare(self, path: Path) -> None:
+        path.mkdir()
+        for step in self._steps:
+            step.act(path / "m")
+
+    def act(self, path: Path) -> None:
+        with Master.open(path / "m") as master:
+            found = join(master, self._sales)
+        assert multiset(found) == self._model.joined(self._model.revision, self._sales), "wrong rows"
+
+    def check(self, path: Path) -> None:
+        self.act(path)
+
+
+class FullOnce(FullDisk):
+    """One step is refused; the next ones find room again."""
+
+    def change(self, operation: str, path: str, action: Callable[[], Any]) -> Any:
+        if operation != "unlink" and self.steps == self._stop_at:
+            self.steps += 1
+            return _CHANGE(operation, path, _refuse)
+        if operation != "unlink":
+            self.steps += 1
+        return _CHANGE(operation, path, action)
+
+
+class Reads:
+    """Stands in for the calls by which files are opened and read; one of them fails."""
+
+    def __init__(self, fails_at: int | None, number: int) -> None:
+        self.steps = 0
+        self._fails_at = fails_at
+        self._number = number
+        self._open, self._preadv, self._listdir, self._scandir = os.open, os.preadv, os.listdir, os.scandir
+
+    def _fails(self) -> bool:
+        self.steps += 1
+        return self.steps == self._fails_at
+
+    def _error(self, path: Any) -> OSError:
+        return OSError(self._number, os.strerror(self._number), path if isinstance(path, str) else None)
+
+    def _opened(self, path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        # Direct I/O is tried first, and done without where it is refused.
+        if flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_DIRECT and self._fails():
+            raise self._error(path)
+        if flags & os.O_DIRECT and self._fails():
+            # Nothing is there to be read: the device fails when the kernel is asked.
+            return self._open("/proc/self/mem", os.O_RDONLY)
+        return self._open(path, flags, *rest, **options)
+
+    def _read(self, *arguments: Any) -> int:
+        if self._fails():
+            raise self._error(None)
+        return self._preadv(*arguments)
+
+    def _listed(self, path: Any = ".") -> list[str]:
+        if self._fails():
+            raise self._error(path)
+        return self._listdir(path)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        os.open, os.preadv, os.listdir = self._opened, self._read, self._listed  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            os.open, os.preadv, os.listdir = self._open, self._preadv, self._listdir
+
+
+_CHANGE = files.change
+
+
+def _refuse() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@contextmanager
+def faulty(fault: str, step: int | None, survives: str = "all") -> Iterator[Any]:
+    """The file system with a fault; it counts its steps."""
+    if fault in {"failing read", "no more files"}:
+        reads = Reads(step, errno.EIO if fault == "failing read" else errno.EMFILE)
+        with reads.installed():
+            yield reads
+        return
+    worlds = {"full from here on": FullDisk(step), "full once": FullOnce(step - 1 if step else None)}
+    world = worlds.get(fault) or World(step, survives)
+    files.change = world.change
+    try:
+        yield world
+    finally:
+        files.change = _CHANGE
+
+
+class Disks:
+    """Every scenario, every fault, every step, in an order at random; a seed says where to begin."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self.scenarios: dict[str, Any] = {**SCENARIOS, "join": Join()}
+        self.places: list[tuple[str, str, int]] = []
+        for name, scenario in self.scenarios.items():
+            scenario.prepare(work / name)
+            for fault in FAULTS:
+                with faulty(fault, None) as world:
+                    scenario.act(fresh(work / name, work / "copy"))
+                self.places += [(name, fault, step) for step in range(1, world.steps + 1)]
+        Draw("places").shuffle(self.places)
+
+    def case(self, draw: Draw) -> Counter[str]:
+        name, fault, step = self.places[(draw.seed_ * 1_009 + draw.number) % len(self.places)]
+        scenario, path = self.scenarios[name], fresh(self._work / name, self._work / "copy")
+        outcome = "done all the same"
+        with faulty(fault, step, draw.choice(_SURVIVES)):
+            try:
+                scenario.act(path)
+            except PowerCut:
+                outcome = "cut"
+            except AssertionError:
+                raise
+            except Exception as error:  # noqa: BLE001 (the finding, unless it is a refusal)
+                refusal(error, path)
+                outcome = "refused"
+        scenario.check(path)
+        if (path / "m" / "versions").exists():
+            with Master.open(path / "m") as master:
+                master.vacuum(keep=100)
+                assert_only_named(master._home)
+        return Counter({"faults": 1, fault: 1, f"{name}: {outcome}": 1})
+
+
+@contextmanager
+def opened(work: Path) -> Iterator[Case]:
+    sync, os.fsync = os.fsync, lambda descriptor: None  # type: ignore[assignment]  # counted, not done
+    device_cost = device.Disk.cost
+    try:
+        yield Disks(work).case
+    finally:
+        os.fsync, device.Disk.cost = sync, device_cost  # type: ignore[assignment, method-assign]

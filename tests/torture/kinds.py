@@ -1,0 +1,26 @@
+"""All kinds of cases, and which part of the time each gets."""
+
+from tests.torture import damage, disks, fuzz, kills, races
+from tests.torture.campaign import ROOT
+from tests.torture.cases import Kind, simple
+
+_CHECKED = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(ROOT / "build" / "checked-kernels")}
+"""Kernels that raise an IndexError where they would leave an array; compiling them takes a while, once."""
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("kills/process", 0.16, simple(kills.in_process)),
+        Kind("damage/files", 0.18, damage.files_of_masters),
+        Kind("damage/page memory", 0.07, damage.page_memory),
+        Kind("damage/bounds checked", 0.1, damage.everything, _CHECKED, seconds=600.0),
+        Kind("disks", 0.14, disks.opened),
+        Kind("fuzz/parsers", 0.08, fuzz.parsers),
+        Kind("fuzz/pages", 0.06, fuzz.pages),
+        Kind("fuzz/operators", 0.06, simple(fuzz.semi_stream)),
+        Kind("fuzz/stream joins", 0.04, simple(fuzz.streams)),
+        Kind("fuzz/changes", 0.05, fuzz.changes),
+        Kind("fuzz/options", 0.02, fuzz.options),
+        Kind("races", 0.08, races.opened),
+    )
+}
