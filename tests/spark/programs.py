@@ -37,13 +37,14 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Program:
-    """`python -m tests.spark.<name> <arguments>`, with its output in a file."""
+    """`python -m tests.spark.<name> <arguments>`, with its output in a file; a name with dots is whole."""
 
     def __init__(self, name: str, *arguments: object, work: Path, **more: str) -> None:
         work.mkdir(exist_ok=True)
         self.mark = uuid.uuid4().hex
         self.log = work / f"{name}-{time.monotonic_ns()}.log"
-        command = [sys.executable, "-m", f"tests.spark.{name}", *map(str, arguments)]
+        module = name if "." in name else f"tests.spark.{name}"
+        command = [sys.executable, "-m", module, *map(str, arguments)]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 command,

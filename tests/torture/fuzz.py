@@ -372,7 +372,7 @@ def semi_stream(work: Path, draw: Draw) -> Counter[str]:
     held = table(draw.choice([0, 1, 30, 300]), 0, "m")
     stream = table(draw.choice([1, 60, 250]), 0.1, draw.choice(["s", "m"]))
     stream = stream.append_column("rid", pa.array(np.arange(len(stream))))
-    options = {
+    options: dict[str, Any] = {
         "page_bytes": draw.choice([4096, 8192]),
         "fill": draw.choice([0.3, 0.8, 1.0]),
         "filter_bits": draw.choice([0, 8]),

@@ -49,7 +49,7 @@ class Child:
             os.fsync = lambda descriptor: None  # type: ignore[assignment]  # a kill takes nothing back
             if dies_at is not None:
                 files.change = Killer(dies_at).change
-            body(lambda what: os.write(writing, f"{what}\n".encode()))
+            body(lambda what: _say(writing, what))
         except BaseException:  # noqa: BLE001 (the parent is told)
             os.write(writing, ("failed " + traceback.format_exc()).encode())
             os._exit(1)
@@ -71,6 +71,10 @@ class Child:
             return True, text.splitlines()
         assert os.WEXITSTATUS(status) == 0, text
         return False, text.splitlines()
+
+
+def _say(writing: int, what: str) -> None:
+    os.write(writing, f"{what}\n".encode())
 
 
 class Life:
@@ -141,9 +145,7 @@ class Life:
             return
         with master:
             revision = master.revision
-            at_least = (
-                self._revision if last is None else last.base + (last.what in {"build", "apply", "evolve"})
-            )
+            at_least = self._revision if last is None else last.base + last.counts
             assert at_least <= revision <= at_least + 1, f"revision {revision} after {last}"
             self._revision = revision
             for version in master.versions():
@@ -157,7 +159,7 @@ class Life:
 
     def _changes(self, step: Step) -> bool:
         """Whether a step that was cut off had been committed."""
-        return step.what in {"build", "apply", "evolve"} and step.base < self._revision
+        return step.counts and step.base < self._revision
 
     def vacuum(self) -> None:
         """Whatever processes have left behind is found."""

@@ -1,6 +1,6 @@
 """All kinds of cases, and which part of the time each gets."""
 
-from tests.torture import damage, disks, fuzz, kills, races
+from tests.torture import damage, disks, fuzz, kills, races, spark_kills
 from tests.torture.campaign import ROOT
 from tests.torture.cases import Kind, simple
 
@@ -11,6 +11,8 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind("kills/process", 0.16, simple(kills.in_process)),
+        Kind("kills/spark local", 0.16, spark_kills.on_local, seconds=900.0),
+        Kind("kills/spark cluster", 0.16, spark_kills.on_cluster, seconds=900.0),
         Kind("damage/files", 0.18, damage.files_of_masters),
         Kind("damage/page memory", 0.07, damage.page_memory),
         Kind("damage/bounds checked", 0.1, damage.everything, _CHECKED, seconds=600.0),

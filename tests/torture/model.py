@@ -1,6 +1,6 @@
 """A master in plain Python: what it must hold at every revision, and steps from one to the next."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,20 @@ class Step:
         what: "build", "apply", "evolve", "compact" or "vacuum".
         base: The revision before it; 0 if there is no master.
         act: Does it, to the master at a path.
+        changes: The changes of an "apply".
+        options: Arguments of the method.
     """
 
     what: str
     base: int
     act: Callable[[Path], None]
+    changes: pa.Table | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it makes a new revision."""
+        return self.what in {"build", "apply", "evolve"}
 
 
 @dataclass
@@ -126,7 +135,7 @@ class Model:
             with Master.open(path) as master:
                 master.apply(changes, **options).close()
 
-        return Step("apply", base, act)
+        return Step("apply", base, act, changes, options)
 
     def _plain(self, most: int) -> pa.Table:
         changes: list[Row] = []
@@ -157,10 +166,10 @@ class Model:
             changes, self.schema.append(pa.field("_op", pa.string())).append(pa.field("at", pa.int64()))
         )
 
-    def evolve(self) -> Step:
+    def evolve(self, *, only_add: bool = False) -> Step:
         base = self.revision
         self.counter += 1
-        others = [name for name in self.columns if name != "id"]
+        others = [name for name in self.columns if name != "id" and not only_add]
         changes: dict[str, Any] = {"add": {f"c{self.counter}": self.draw.choice(_NEW_TYPES)}}
         if len(others) > 3:
             changes["drop"] = [self.draw.choice(others)]
@@ -179,7 +188,7 @@ class Model:
             with Master.open(path) as master:
                 master.evolve(**changes).close()
 
-        return Step("evolve", base, act)
+        return Step("evolve", base, act, options=changes)
 
     def _evolved(self, add: Any, drop: Any = (), rename: Any = (), widen: Any = ()) -> None:
         names = dict(rename)
@@ -203,7 +212,7 @@ class Model:
             with Master.open(path) as master:
                 master.vacuum(keep=keep)
 
-        return Step("vacuum", self.revision, act)
+        return Step("vacuum", self.revision, act, options={"keep": keep})
 
     def steps(self, count: int) -> list[Step]:
         """Steps of all sorts, at random."""
@@ -230,10 +239,14 @@ class Model:
 
     def joined(self, revision: int, stream: pa.Table) -> list[str]:
         """What a left join on "id" must give for these rows of a stream with the columns "id" and "sale"."""
+        return self.joined_with(self.tables[revision], stream)
+
+    @staticmethod
+    def joined_with(table: pa.Table, stream: pa.Table) -> list[str]:
         by_key: dict[Any, list[Row]] = {}
-        for row in self.tables[revision].to_pylist():
+        for row in table.to_pylist():
             by_key.setdefault(row.pop("id"), []).append(row)
-        absent = dict.fromkeys(name for name in self.tables[revision].column_names if name != "id")
+        absent = dict.fromkeys(name for name in table.column_names if name != "id")
         rows = [
             (*sale.values(), *met.values())
             for sale in stream.to_pylist()

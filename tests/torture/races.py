@@ -165,8 +165,8 @@ class Race:
                 commits[revision] = changes
         seen: dict[int, list[Any]] = {}
         for name, lines in told.items():
-            for revision, _, rows in lines if name.startswith("reader") else []:
-                assert seen.setdefault(revision, rows) == rows, (
+            for revision, _, read in lines if name.startswith("reader") else []:
+                assert seen.setdefault(revision, read) == read, (
                     f"two readers saw other rows of revision {revision}"
                 )
         assert sorted(commits) == list(range(2, len(commits) + 2)), "a revision is missing"

@@ -1,0 +1,261 @@
+"""Drivers, executors, Python workers and keepers of Spark are killed at random moments, again and again.
+
+All the while the driver changes the master: it builds, applies, evolves, compacts and vacuums on Spark. In
+the end every micro-batch has the rows of the version that was recorded for it, once.
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from adjoin.errors import AdjoinError, MasterNotFoundError
+from adjoin.master.master import Master
+from adjoin.master.versions import Home
+from tests.spark.cluster import Cluster, descendants
+from tests.spark.goods import write_batches
+from tests.spark.programs import Program
+from tests.torture.cases import Case, Draw, remove
+from tests.torture.kills import assert_only_named
+from tests.torture.spark_driver import COLUMNS, Plan
+from tests.unit.master.tables import multiset, rows_of
+
+LOCAL = "local[2,20]"
+_WEIGHTS = {"driver": 1, "executor": 3, "worker": 6, "keeper": 3}
+_SPARED = 0.97
+"""How often, twice a second, a driver without workers lives on."""
+_MOST_KILLS = 25
+_MOST_LIVES = 40
+_HUNG_SECONDS = 240.0
+
+
+class Watch(threading.Thread):
+    """Takes down which version each micro-batch sees, and which revision each version is."""
+
+    def __init__(self, work: Path) -> None:
+        super().__init__(daemon=True)
+        self._work, self._home = work, Home(work / "m")
+        self.versions: dict[int, set[int]] = {}
+        self.revisions: dict[int, int] = {}
+        self.is_over = threading.Event()
+
+    def run(self) -> None:
+        while not self.is_over.wait(0.02):
+            self.look()
+
+    def look(self) -> None:
+        for version in self._home.versions():
+            if version not in self.revisions:
+                with suppress(AdjoinError):
+                    self.revisions[version] = self._home.read_manifest(version).revision
+        for path in (self._work / "m" / "queries").glob("*/*.json"):
+            with suppress(FileNotFoundError, IndexError, ValueError):
+                body = path.read_text().split("\n", 1)[1]
+                self.versions.setdefault(int(path.stem), set()).add(_version_in(body))
+
+
+def _version_in(body: str) -> int:
+    return int(json.loads(body)["version"])
+
+
+class Life:
+    """One stream and one master, in the hands of many drivers."""
+
+    def __init__(self, work: Path, url: str, kind: str, draw: Draw, cluster: Cluster | None) -> None:
+        self._work, self._url, self._draw, self._cluster = work, url, draw, cluster
+        self._name = (kind, draw.seed_, draw.number)
+        self._plan = Plan(Draw(*self._name))
+        write_batches(self._plan.batches, work / "in")
+        self._watch = Watch(work)
+        self.counts: Counter[str] = Counter()
+
+    def run(self) -> Counter[str]:
+        self._watch.start()
+        try:
+            for _ in range(_MOST_LIVES):
+                if self._live():
+                    break
+            else:
+                raise AssertionError(f"it comes to no end: {self.counts}")
+        finally:
+            self._watch.is_over.set()
+            self._watch.join()
+        self._watch.look()
+        self._check_master()
+        self._check_sink()
+        self._check_files()
+        return self.counts
+
+    def _live(self) -> bool:
+        """One driver; whether it came to its end."""
+        driver = Program(
+            "tests.torture.spark_driver", self._work, self._url, *self._name, work=self._work / "logs"
+        )
+        began = time.monotonic()
+        try:
+            self._kill_about(driver, began)
+            code = driver.wait(_HUNG_SECONDS)
+        finally:
+            driver.end()
+        said = driver.log.read_text(errors="replace")
+        if code == 0:
+            return True
+        assert "adjoin.errors." not in said, said[-6000:]
+        if code != -signal.SIGKILL:
+            assert self.counts["kills"], said[-6000:]
+            self.counts["drivers that gave up"] += 1
+        self._check_master()
+        return False
+
+    def _kill_about(self, driver: Program, began: float) -> None:
+        """Kill this and that, until the driver is dead or through."""
+        while driver.process.poll() is None and self.counts["kills"] < _MOST_KILLS:
+            assert time.monotonic() < began + _HUNG_SECONDS, driver.told()
+            found = {what: pids for what, find in self._victims(driver).items() if (pids := find())}
+            if len(found) == 1 and self._draw.random() < _SPARED:
+                self._sleep(driver, 0.5)  # it has only begun
+                continue
+            what = self._draw.choices(sorted(found), [_WEIGHTS[what] for what in sorted(found)])[0]
+            with suppress(ProcessLookupError):
+                os.kill(self._draw.choice(found[what]), signal.SIGKILL)
+                self._count(what)
+            if what == "driver":
+                return
+            self._sleep(driver, self._draw.uniform(0.1, 2.5))
+
+    def _count(self, what: str) -> None:
+        self.counts.update(["kills", f"kills of a {what}"])
+        doing = self._work / "doing"
+        if what == "driver" and doing.exists():
+            self.counts[f"drivers killed in or after {doing.read_text() or 'nothing'}"] += 1
+
+    @staticmethod
+    def _sleep(driver: Program, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and driver.process.poll() is None:
+            time.sleep(0.02)
+
+    def _victims(self, driver: Program) -> dict[str, Callable[[], list[int]]]:
+        roots = [process.pid for process in self._cluster.processes[1:]] if self._cluster else []
+        return {
+            "driver": lambda: [driver.process.pid],
+            "executor": lambda: [
+                pid
+                for root in roots
+                for pid in descendants(root)
+                if "CoarseGrainedExecutorBackend" in _command(pid)
+            ],
+            "worker": lambda: [
+                pid
+                for root in [driver.process.pid, *roots]
+                for pid in descendants(root)
+                if "pyspark.daemon" in _command(pid)
+            ],
+            "keeper": lambda: [
+                int(entry.name)
+                for entry in Path("/proc").glob("[0-9]*")
+                if "keeper.py" in _command(int(entry.name)) and str(self._work) in _command(int(entry.name))
+            ],
+        }
+
+    def _check_master(self) -> None:
+        """Nobody writes: all versions are whole, and hold what the model says."""
+        try:
+            newest = Master.open(self._work / "m")
+        except MasterNotFoundError:
+            return
+        with newest:
+            for version in newest.versions():
+                with newest.at(version) as master:
+                    master.verify()
+                    found = rows_of(master).select(self._plan.model.tables[master.revision].column_names)
+                    assert multiset(found) == self._plan.model.held(master.revision), f"version {version}"
+            if self._draw.random() < 0.5:
+                newest.vacuum(keep=1)
+                assert_only_named(newest._home)
+
+    def _check_sink(self) -> None:
+        assert all(len(seen) == 1 for seen in self._watch.versions.values()), self._watch.versions
+        written = self._written()
+        seen_before = rows = 0
+        for number, sales in enumerate(self._plan.batches):
+            of_batch = pc.is_in(written["sale"], sales["sale"].combine_chunks())
+            found = multiset(written.filter(of_batch).select(["id", "sale", *COLUMNS]))
+            version = next(iter(self._watch.versions.get(number, ())), None)
+            revision = self._watch.revisions.get(version or 0)
+            likely = [revision] if revision else range(seen_before, self._plan.model.revision + 1)
+            explained = [at for at in likely if at and found == self._joined(at, sales)]
+            assert explained, f"batch {number} has not the rows of version {version}, revision {revision}"
+            self.counts["micro-batches by their record" if revision else "micro-batches by their rows"] += 1
+            seen_before = explained[0]
+            rows += len(found)
+        assert len(written) == rows, "there are rows of no micro-batch"
+
+    def _joined(self, revision: int, sales: pa.Table) -> list[str]:
+        table = self._plan.model.tables[revision].select(["id", *COLUMNS])
+        return self._plan.model.joined_with(table, sales)
+
+    def _written(self) -> pa.Table:
+        out = self._work / "out"
+        if self._plan.sink == "foreach":
+            return pa.concat_tables([pq.read_table(path) for path in sorted(out.iterdir())])
+        names: set[str] = set()
+        for log in sorted((out / "_spark_metadata").iterdir(), key=lambda path: path.name):
+            if not log.name.startswith("."):
+                lines = log.read_text().splitlines()[1:]
+                names |= {os.path.basename(_path_in(line)) for line in lines}
+        return pa.concat_tables([pq.read_table(out / name, partitioning=None) for name in sorted(names)])
+
+    def _check_files(self) -> None:
+        """Nobody reads any more: one version is left, with its files and no others."""
+        remove(self._work / "m" / "queries")
+        with Master.open(self._work / "m") as master:
+            assert master.revision == self._plan.model.revision
+            master.vacuum(keep=1)
+            assert len(master.versions()) == 1
+            assert_only_named(master._home)
+
+
+def _path_in(line: str) -> str:
+    return str(json.loads(line)["path"])
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _case(work: Path, url: str, kind: str, cluster: Cluster | None) -> Case:
+    def case(draw: Draw) -> Counter[str]:
+        remove(work / "case")
+        (work / "case").mkdir()
+        return Life(work / "case", url, kind, draw, cluster).run()
+
+    return case
+
+
+@contextmanager
+def on_local(work: Path) -> Iterator[Case]:
+    yield _case(work, LOCAL, "kills/spark local", None)
+
+
+@contextmanager
+def on_cluster(work: Path) -> Iterator[Case]:
+    (work / "cluster").mkdir()
+    cluster = Cluster(work / "cluster")
+    try:
+        cluster.start()
+        yield _case(work, cluster.url, "kills/spark cluster", cluster)
+    finally:
+        cluster.stop()
