@@ -162,7 +162,7 @@ def test_a_damaged_file_of_the_master_gives_no_wrong_row(world, algorithm, when)
 @pytest.mark.parametrize("when", ["cold", "between"])
 @pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
 def test_damaged_files_of_the_master_give_no_wrong_row(world, algorithm, when):
-    counts = Counter(damage_master(world, algorithm, seed, when) for seed in range(100, 140))
+    counts = Counter(damage_master(world, algorithm, seed, when) for seed in range(100, 112))
     for kind in ("data", "index"):
         assert counts[(kind, "refused")]
 
@@ -179,6 +179,6 @@ def test_damaged_page_memory_gives_no_wrong_row(world, algorithm, when, tmp_path
 @pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
 def test_page_memory_damaged_anywhere_gives_no_wrong_row(world, algorithm, when, tmp_path):
     counts = Counter(
-        damage_memory(world, algorithm, seed, when, tmp_path / "pages") for seed in range(100, 125)
+        damage_memory(world, algorithm, seed, when, tmp_path / "pages") for seed in range(100, 106)
     )
-    assert counts["rows"] + counts["refused"] == 25
+    assert counts["rows"] + counts["refused"] == 6

@@ -146,6 +146,7 @@ class FrontStaged(SemiStreamJoin):
 
     def _close(self) -> None:
         self._cache.close(is_sound=not self._failed and not self._busy)
+        self._join._failed |= self._failed  # both share one memory: none of it is left
         self._join.close()
 
     def check_invariants(self) -> None:
