@@ -30,9 +30,10 @@ def found_name(df: DataFrame, name: str, among: Iterable[str]) -> str:
     Raises:
         SchemaError: There are several.
     """
-    compared, names = comparison(df), list(dict.fromkeys(among))
+    names = list(dict.fromkeys(among))
     if not isinstance(name, str) or name in names:
-        return name
+        return name  # without asking for the setting, which on Connect is a call to the server
+    compared = comparison(df)
     same = [other for other in names if compared(other) == compared(name)]
     if len(same) > 1:
         raise SchemaError(
