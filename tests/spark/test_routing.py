@@ -172,6 +172,7 @@ def test_keys_that_no_master_key_can_equal_have_no_match(spark, tmp_path, ansi, 
         df = on_spark(spark, batch)
         for key, stream, wanted in [
             ("id", "wide", {1: "seven", 3: "most"}),
+            ("d", "fine", {2: "seven", 3: "most"}),
         ]:
             master = build(rows, tmp_path / key, key=key)
             joined = adjoin.enrich(df, master, on={stream: key}, how="left", route=route, columns=["name"])
