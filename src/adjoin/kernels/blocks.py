@@ -158,7 +158,9 @@ def locate_in_blocks(
         start[row] = page
         if high[row] < low[row] or first[page] > high[row]:
             stop[row] = page
-        elif (page + 1 < end and first[page + 1] > high[row]) or (page + 1 == end and (end == pages or fence_first[block + 1] > high[row])):
+        elif (page + 1 < end and first[page + 1] > high[row]) or (
+            page + 1 == end and (end == pages or fence_first[block + 1] > high[row])
+        ):
             stop[row] = page + 1
         else:
             farthest = max(first_above(fence_first, high[row], block, blocks) - 1, block)

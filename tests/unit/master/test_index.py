@@ -22,8 +22,9 @@ def index_of(pages: int, seed: int, widest: int = 20) -> PageIndex:
     """Entries in the order of keys; pages share keys now and then."""
     random = np.random.default_rng(seed)
     ends = np.cumsum(random.integers(0, widest, 2 * pages))
-    whole = random.integers(1, 1000, (4, pages), np.int32)
-    return PageIndex(ends[::2], ends[1::2], *whole, random.integers(0, 1 << 64, pages, np.uint64))
+    file, block, blocks, rows = random.integers(1, 1000, (4, pages), np.int32)
+    checksum = random.integers(0, 1 << 64, pages, np.uint64)
+    return PageIndex(ends[::2], ends[1::2], file, block, blocks, rows, checksum)
 
 
 def mapped(data: pa.Buffer) -> np.ndarray:
