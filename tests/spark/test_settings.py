@@ -37,6 +37,7 @@ def cluster_of(settings: Settings, work: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_settings_do_not_change_the_rows(tmp_path: Path, seed: int) -> None:
     settings = Settings.of(seed)
