@@ -437,10 +437,11 @@ class Master:
 
         How it works: pages in data files that are partly garbage, or small, are copied to new files as
         they are. Before that, neighboring pages that are mostly empty, after many deletes, are merged, and
-        pages that were written before the last `evolve` are rewritten with the columns of today; both are left
-        for the next time if another writer commits meanwhile. Readers and writers go on: a writer who commits
-        first keeps his pages, and the others are moved in what he has left. The old files go with the versions that use them, by `vacuum`. With a Spark
-        session, executors copy the pages of large masters.
+        pages that were written before the last `evolve` are rewritten with the columns of today; both wait
+        for the next time if another writer commits meanwhile. Readers and writers go on: a writer who
+        commits first keeps his pages, and the others are moved in what he has left. The old files go with
+        the versions that use them, by `vacuum`. With a Spark session, executors copy the pages of large
+        masters.
 
         Args:
             memory: What the work may hold at once, on Spark in each task.
