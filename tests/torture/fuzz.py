@@ -24,7 +24,7 @@ from adjoin.master.manifest import Manifest
 from adjoin.master.queries import QueryRecords
 from adjoin.master.versions import Home
 from adjoin.parts.columns import columns_of
-from adjoin.parts.pagememory import PageFile, _sealed, _unsealed
+from adjoin.parts.pagememory import PageFile
 from tests.conformance.values import KEY_TYPES, PAYLOAD_TYPES, key_pool, random_column
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.torture.cases import Case, Draw, refusal
@@ -258,16 +258,10 @@ class Parsers:
             pages.array("notes", 10, np.int64)[:] = 7
             pages.leave({"slots": 2})
         header = path.read_bytes()[:4096]
-        saved = _unsealed(header)
         for _ in range(_PARSED_PER_CASE // 10):
-            changed = saved
-            for _ in range(draw.choice([1, 3])):
-                changed = _changed_json(draw, changed)
-            other = _sealed(json.dumps(changed).encode())[:4096].ljust(4096, b"\0")
+            other = _changed_bytes(draw, header.rstrip(b"\0"))[:4096].ljust(4096, b"\0")
             with path.open("r+b") as file:
-                file.write(
-                    other if draw.random() < 0.7 else _changed_bytes(draw, header)[:4096].ljust(4096, b"\0")
-                )
+                file.write(other)
             try:
                 with PageFile(path, 1 << 20) as pages:
                     pages.recall("k")
@@ -495,9 +489,7 @@ class Changes:
             case 6:
                 options["sequence"] = draw.choice(["none", 3, ["id"], "_op"])
             case _:
-                options["txn"] = draw.choice(
-                    [3, ("a",), ("a", -1), ("a", "b"), ("a", 1 << 70), b"x", ("a", True)]
-                )
+                options["txn"] = draw.choice([3, ("a",), ("a", -1), ("a", "b"), b"x", ("a", True)])
         try:
             with Master.open(path) as master:
                 master.apply(table, **options).close()
@@ -581,7 +573,7 @@ class Options:
         counts: Counter[str] = Counter()
         for _ in range(100):
             call, usual = draw.choice(self._calls)
-            names = draw.sample(sorted(usual), draw.choice([1, 1, 1, 2]))
+            names = draw.sample(sorted(usual), min(len(usual), draw.choice([1, 1, 1, 2])))
             given = {**usual, **{name: draw.choice(ODD) for name in names}}
             if call == self._master.evolve:
                 given = {name: value for name, value in given.items() if name in names}

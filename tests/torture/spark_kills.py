@@ -7,6 +7,7 @@ the end every micro-batch has the rows of the version that was recorded for it, 
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -35,7 +36,7 @@ _SPARED = 0.97
 """How often, twice a second, a driver without workers lives on."""
 _MOST_KILLS = 25
 _MOST_LIVES = 40
-_HUNG_SECONDS = 240.0
+_HUNG_SECONDS = 90.0
 
 
 class Watch(threading.Thread):
@@ -76,6 +77,8 @@ class Life:
         self._plan = Plan(Draw(*self._name))
         write_batches(self._plan.batches, work / "in")
         self._watch = Watch(work)
+        self._state: tuple[object, ...] = ()
+        self._moved = time.monotonic()
         self.counts: Counter[str] = Counter()
 
     def run(self) -> Counter[str]:
@@ -100,10 +103,10 @@ class Life:
         driver = Program(
             "tests.torture.spark_driver", self._work, self._url, *self._name, work=self._work / "logs"
         )
-        began = time.monotonic()
         try:
-            self._kill_about(driver, began)
-            code = driver.wait(_HUNG_SECONDS)
+            self._kill_about(driver)
+            self._sleep(driver, sys.maxsize)
+            code = driver.wait()
         finally:
             driver.end()
         said = driver.log.read_text(errors="replace")
@@ -116,10 +119,9 @@ class Life:
         self._check_master()
         return False
 
-    def _kill_about(self, driver: Program, began: float) -> None:
+    def _kill_about(self, driver: Program) -> None:
         """Kill this and that, until the driver is dead or through."""
         while driver.process.poll() is None and self.counts["kills"] < _MOST_KILLS:
-            assert time.monotonic() < began + _HUNG_SECONDS, driver.told()
             found = {what: pids for what, find in self._victims(driver).items() if (pids := find())}
             if len(found) == 1 and self._draw.random() < _SPARED:
                 self._sleep(driver, 0.5)  # it has only begun
@@ -138,11 +140,24 @@ class Life:
         if what == "driver" and doing.exists():
             self.counts[f"drivers killed in or after {doing.read_text() or 'nothing'}"] += 1
 
-    @staticmethod
-    def _sleep(driver: Program, seconds: float) -> None:
+    def _sleep(self, driver: Program, seconds: float) -> None:
+        """Wait so long, or for the driver's end; one that gets no further is a violation."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and driver.process.poll() is None:
             time.sleep(0.02)
+            state = self._progress()
+            if state != self._state:
+                self._state, self._moved = state, time.monotonic()
+            assert time.monotonic() < self._moved + _HUNG_SECONDS, _description(driver, state)
+
+    def _progress(self) -> tuple[object, ...]:
+        doing = self._work / "doing"
+        commits = len(list((self._work / "checkpoint" / "commits").glob("[0-9]*")))
+        return (
+            commits,
+            doing.read_text() if doing.exists() else "",
+            len(list((self._work / "logs").iterdir())),
+        )
 
     def _victims(self, driver: Program) -> dict[str, Callable[[], list[int]]]:
         roots = [process.pid for process in self._cluster.processes[1:]] if self._cluster else []
@@ -223,6 +238,20 @@ class Life:
             master.vacuum(keep=1)
             assert len(master.versions()) == 1
             assert_only_named(master._home)
+
+
+def _description(driver: Program, state: tuple[object, ...]) -> str:
+    """What a driver that gets no further is doing: its processes, and the stacks of its Java."""
+    pids = [driver.process.pid, *descendants(driver.process.pid)]
+    lines = [f"nothing happens any more: {state}"]
+    for pid in pids:
+        with suppress(OSError):
+            waits = Path(f"/proc/{pid}/wchan").read_text()
+            lines.append(f"{pid} waits in {waits or '?'}: {_command(pid)[:200]}")
+            if "org.apache.spark" in _command(pid):
+                os.kill(pid, signal.SIGQUIT)  # Java writes its stacks to the log
+    time.sleep(2)
+    return "\n".join([*lines, driver.log.read_text(errors="replace")[-40_000:]])
 
 
 def _path_in(line: str) -> str:

@@ -76,6 +76,10 @@ class ApplyOptions:
             raise OptionError(f"order_by={self.order_by!r}: give the name of a column, or different names")
         if self.sequence is not None and not _is_name(self.sequence):
             raise OptionError(f"sequence={self.sequence!r}: give the name of a column, or None")
+        if self.sequence == OPERATION_COLUMN:
+            raise OptionError(
+                f"sequence={self.sequence!r} says what a change does; give a column of times or numbers"
+            )
         wrong = [item for item in self.marks.items() if not (_is_name(item[0]) and _is_integer(item[1]))]
         if wrong:
             raise OptionError(f"marks={dict(wrong)!r}: give a name and a whole number for each")

@@ -59,7 +59,7 @@ class BuildOptions:
             raise OptionError(f"fill={self.fill!r}: give a number above 0 and at most 1")
         if not _is_whole(self.filter_bits, 0, 64):
             raise OptionError(f"filter_bits={self.filter_bits!r}: give bits per key, 0 (no filter) to 64")
-        if self.null_keys not in {"error", "drop"}:
+        if not isinstance(self.null_keys, str) or self.null_keys not in {"error", "drop"}:
             raise OptionError(f'null_keys={self.null_keys!r}: give "error" or "drop"')
 
 

@@ -236,7 +236,13 @@ def _read_alike(
     pages = stream[len(header) : len(header) + total]
     _read_runs(data_files, index, wanted, starts, stops, pages)
     _verify_pages(data_files, index, wanted, pages, starts, stops)
-    table = pa.ipc.open_stream(buffer).read_all()
+    try:
+        table = pa.ipc.open_stream(buffer).read_all()
+    except (pa.ArrowException, OSError) as error:
+        path = data_files[int(index.file[wanted[0]])].path
+        raise CorruptionError(
+            f"{path}: pages do not hold the columns that the manifest says ({error}); restore the manifest"
+        ) from error
     rows = int(index.rows[wanted].sum(dtype=np.int64))
     if table.num_rows != rows:
         path = data_files[int(index.file[wanted[0]])].path

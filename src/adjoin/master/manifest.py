@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,35 @@ FORMAT = 2
 TXNS_KEPT = 10_000
 
 Txn: TypeAlias = str | tuple[str, int]
+
+_FILE_NAME = re.compile(r"[0-9a-f]{32}\.arrow")
+_ENTRIES: dict[str, tuple[Any, Any]] = {
+    **dict.fromkeys(("version", "revision", "rows", "pages", "bytes"), (int, object)),
+    **dict.fromkeys(("next_column", "page_bytes", "filter_bits"), (int, object)),
+    **dict.fromkeys(("id", "created", "schema"), (str, object)),
+    **dict.fromkeys(("key", "txns"), (list, str)),
+    **dict.fromkeys(("files", "layouts"), (list, dict)),
+    **dict.fromkeys(("numbered", "marks"), (dict, int)),
+    **dict.fromkeys(("filter", "latest"), (dict | None, object)),
+    "columns": (list, int),
+    "codec": (dict, object),
+    "index": (dict, object),
+    "fill": (int | float, object),
+}
+"""Types of the entries of a manifest, and of what is in them."""
+
+_DAMAGE = (
+    AdjoinError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
+"""What reading a manifest can raise that says something else than was written."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +255,7 @@ class Manifest:
             added = {
                 "id": id_,
                 "revision": saved["version"],
-                "columns": columns["columns"],
+                "columns": list(columns["columns"]),
                 "next_column": columns["next_column"],
                 "layouts": [_layout_to_json(layout) for layout in columns["layouts"]],
                 "files": [{**file, "layout": 0} for file in saved["files"]],
@@ -237,6 +267,7 @@ class Manifest:
 
     @classmethod
     def _from_json(cls, saved: dict[str, Any], data_directory: str) -> "Manifest":
+        _require_types(saved)
         schema = _schema_from_json(saved["schema"])
         key = tuple(saved["key"])
         return cls(
@@ -294,13 +325,31 @@ def _damage_named(path: str) -> Iterator[None]:
     """Whatever else is wrong in a manifest is damage as well."""
     try:
         yield
-    except AdjoinError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, pa.ArrowException) as error:
+    except _DAMAGE as error:
+        if isinstance(error, AdjoinError) and path in str(error):
+            raise
         raise CorruptionError(
             f"{path} is damaged ({type(error).__name__}: {error}); restore it from a copy, or open an "
             "older version"
         ) from error
+
+
+def _require_types(saved: dict[str, Any]) -> None:
+    """Raise a TypeError or ValueError if an entry has another type than is written."""
+    for name, (type_, items) in _ENTRIES.items():
+        value = saved[name]
+        inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        if not isinstance(value, type_) or not all(isinstance(each, items) for each in inner):
+            raise TypeError(f"{name} is {value!r:.100}")
+    if any(saved[name] < 0 for name in ("version", "revision", "rows", "pages", "bytes")):
+        raise ValueError("a number is negative")
+    named = [*saved["files"], saved["index"], *([saved["filter"]] if saved["filter"] else [])]
+    for file in named:
+        if not _FILE_NAME.fullmatch(file["name"]):
+            raise ValueError(f"no file of ours has the name {file['name']!r:.100}")
+    for name in ("bytes", "header_bytes", "footer_bytes", "layout"):
+        if not all(isinstance(file[name], int) and file[name] >= 0 for file in saved["files"]):
+            raise TypeError(f"{name} of a file is no number")
 
 
 def new_id() -> str:

@@ -25,6 +25,7 @@ from adjoin.master.migrate import migrate
 from adjoin.master.vacuum import Vacuumed, retention_of, vacuum, vacuum_after_commit
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
+from adjoin.parts import checks
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.durations import parse_duration
 from adjoin.parts.progress import Progress
@@ -157,7 +158,7 @@ class Master:
             VersionNotFoundError: It was never committed, or has been vacuumed.
             MasterReplacedError: The path has another master now.
         """
-        return self._at(version, self._view)
+        return self._at(checks.whole_number("version", version, 0), self._view)
 
     def view(self, columns: Sequence[str] | None = None) -> View:
         """The columns of this version, or the key and these, to read other versions with: see `seen_as`."""
@@ -399,9 +400,9 @@ class Master:
         """
         options = ApplyOptions(
             txn=txn,
-            order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            order_by=(order_by,) if isinstance(order_by, str) else checks.names("order_by", order_by),
             evolve=evolve,
-            marks=dict(marks or {}),
+            marks=_marks_of(marks),
             memory_bytes=parse_bytes(memory),
             sequence=sequence,
             tombstone_seconds=None if tombstones is None else parse_duration("tombstones", tombstones),
@@ -587,3 +588,9 @@ class Master:
 
     def __repr__(self) -> str:
         return f"Master({self.path!r}, version={self.version}, rows={self.rows}, pages={self.pages})"
+
+
+def _marks_of(marks: Mapping[str, int] | None) -> dict[str, int]:
+    if not isinstance(marks, Mapping | None):
+        raise OptionError(f"marks={marks!r}: give a dictionary of whole numbers by name")
+    return dict(marks or {})

@@ -382,8 +382,12 @@ def _checked(path: str, data: bytes) -> dict[str, Any]:
             f"{path} is damaged (checksum differs): restore it from a copy, or, if the micro-batch may see "
             "another version when it is repeated, remove it"
         )
-    saved: dict[str, Any] = json.loads(body)
-    if saved["format"] > _FORMAT:
+    try:
+        saved: dict[str, Any] = json.loads(body)
+        is_newer = saved["format"] > _FORMAT
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise CorruptionError(f"{path} is not what adjoin writes ({error}); remove it") from error
+    if is_newer:
         raise SchemaError(
             f"{path} has format {saved['format']}, this adjoin reads {_FORMAT}: use a newer adjoin"
         )
@@ -392,6 +396,10 @@ def _checked(path: str, data: bytes) -> dict[str, Any]:
 
 def _version_of(path: str, data: bytes, master: str | None) -> int:
     saved = _checked(path, data)
+    written = {"query": str, "batch": int, "version": int}
+    for name, type_ in written.items():
+        if not isinstance(saved.get(name), type_):
+            raise CorruptionError(f"{path} is not what adjoin writes ({name}={saved.get(name)!r}); remove it")
     if f"{saved['query']}/{saved['batch']:020d}.json" != path[-len(saved["query"]) - 26 :]:
         raise CorruptionError(
             f"{path} is the record of batch {saved['batch']} of query {saved['query']}; remove it"

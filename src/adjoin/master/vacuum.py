@@ -83,6 +83,8 @@ def vacuum(home: Home, retention: Retention, places: Iterable[str | os.PathLike[
 
     In use is a version that is open, and one that the record of a micro-batch or of a change set names.
     """
+    if isinstance(places, str | bytes | os.PathLike) or not isinstance(places, Iterable):
+        raise OptionError(f"records={places!r}: give a list of directories")
     for place in places:
         register(home, place)
     versions = home.versions()

@@ -13,6 +13,7 @@ from adjoin.errors import ConflictError, CorruptionError, MasterNotFoundError, V
 from adjoin.master import files
 from adjoin.master.files import Bytes, Lock
 from adjoin.master.manifest import Manifest
+from adjoin.parts.checks import whole_number
 from adjoin.parts.paths import local_path
 
 OWN_NAME = re.compile(r"[0-9a-f]{32}\.(arrow|json|keys|run)")
@@ -73,6 +74,7 @@ class Home:
 
     def lock(self, version: int | None = None) -> tuple[int, Lock]:
         """Keep a version, or the newest, from being vacuumed; which one that is."""
+        version = None if version is None else whole_number("version", version, 0)
         while True:
             chosen = self.newest() if version is None else version
             lock = files.lock_file(self.manifest_path(chosen))

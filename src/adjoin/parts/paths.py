@@ -25,9 +25,19 @@ def local_path(path: object, option: str = "path") -> str:
     uri = _URI.match(text)
     if uri is not None:
         text = _path_of(text, uri, option)
-    if not text or "\0" in text:
-        raise OptionError(f"{option}={path!r}: give a path, which is not empty and has no NUL character")
+    if not text or "\0" in text or not _is_encodable(text):
+        raise OptionError(
+            f"{option}={path!r}: give a path, which is not empty and has neither NUL nor half of a character"
+        )
     return text
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _path_of(text: str, uri: re.Match[str], option: str) -> str:
