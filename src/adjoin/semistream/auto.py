@@ -202,6 +202,10 @@ class AutoJoin(SemiStreamJoin):
     def _check_master(self, master: Master) -> None:
         self._join._check_master(master)
 
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        super()._check_batch(batch)
+        self._join.check_rows(batch)
+
     def _begin(self, stream: pa.Schema) -> None:
         self._join._check_stream(stream)
 

@@ -10,12 +10,19 @@ from adjoin.errors import BudgetError
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master
 from adjoin.parts.copying import compact, plain_columns
+from adjoin.parts.largerows import row_larger_than
 from adjoin.parts.streambuffer import Arrivals, InputBuffer
 from adjoin.semistream.answering import Counts
 from adjoin.semistream.paged import PagedJoin
 
 _STATE_BYTES = 96
 """More than the state of one row takes, in both buffers."""
+_COPIES = 4
+"""Of a row: in both buffers, and once more while it goes from one to another."""
+_ROW_SHARE = 2
+"""A row has this part of the memory of rows, at most, in both buffers."""
+_COLUMN_BYTES = 32
+"""Beside its rows, for the buffers of a column."""
 
 
 class Stage(Protocol):
@@ -42,6 +49,13 @@ class Stage(Protocol):
 class BufferedJoin(PagedJoin):
     """A join whose rows come into an input buffer, and from there to the stage that answers them.
 
+    What fits: a memory that the constructor accepts is enough for streams of any length, skew and order, as
+    long as every stream row fits. A row takes the bytes of its values, 4 more for each string, binary or list
+    (8 for large ones) and a bit for each nullable value; `metrics()["largest_row_bytes"]` says how many it
+    may take: an eighth of what rows can have at all, which is 2 % of the memory or more. A batch with a
+    larger row is refused as a whole with a `BudgetError` that names the memory which is enough; the join goes
+    on without it. Master rows of any size fit once the constructor has accepted the memory.
+
     The constructor of the algorithm makes the stage.
     """
 
@@ -57,7 +71,8 @@ class BufferedJoin(PagedJoin):
         answered without a read), `rows_waiting` now. Reads: `pages_read`, `seeks` (scans),
         `bytes_read`. Time: `seconds_waiting_max`. Memory: `memory_bytes` (the budget), `peak_bytes` (the
         most ever accounted), `used_bytes` now and its parts, such as `index_bytes`, `pages_bytes`,
-        `work_bytes`, `input_bytes` and `stream_bytes`; `pages_cached`. Also `master_version`, and the
+        `work_bytes`, `input_bytes` and `stream_bytes`; `largest_row_bytes`, the largest stream row that fits;
+        `pages_cached`. Also `master_version`, and the
         algorithm's own.
         """
         return {
@@ -70,6 +85,7 @@ class BufferedJoin(PagedJoin):
             "pages_cached": len(self._pages.cache),
             "master_version": self._pages.master.version,
             "used_bytes": self._budget.used_bytes,
+            "largest_row_bytes": self._largest_row_bytes(),
             **{f"{name}_bytes": held for name, held in self._budget.accounts().items()},
         }
 
@@ -90,6 +106,25 @@ class BufferedJoin(PagedJoin):
         self._check_batch(batch)
         self._is_offered = True
         return not self._is_finishing and self._put(plain_columns(batch))
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """Raise a BudgetError if a row does not fit in memory."""
+        largest = self._largest_row_bytes(batch.schema)
+        found = row_larger_than(largest, batch)
+        if found is not None:
+            row, size = found
+            stream_bytes = _ROW_SHARE * _buffer_bytes(size + _COLUMN_BYTES * len(batch.schema), 1)
+            raise BudgetError(
+                f"row {row} of this batch takes {size:,} bytes; with memory={self._budget.total_bytes} the "
+                f"largest that fits has {largest:,}; nothing of the batch was taken; give "
+                f"memory={self._pages.enough_for(stream_bytes)} or more"
+            )
+
+    def _largest_row_bytes(self, stream: pa.Schema | None = None) -> int:
+        """The largest row of such a stream, or of the one that came before, that fits."""
+        columns = len(stream or self._stream_schema or ())
+        room = self._pages.split.stream_bytes // _ROW_SHARE
+        return max(0, (room - _buffer_bytes(0, 1)) // _COPIES - _COLUMN_BYTES * columns)
 
     # The contract.
 
@@ -202,4 +237,4 @@ class BufferedJoin(PagedJoin):
 
 def _buffer_bytes(stream_bytes: int, rows: int) -> int:
     """What rows take in the input buffer, and among those that wait if all have to."""
-    return 4 * stream_bytes + _STATE_BYTES * rows
+    return _COPIES * stream_bytes + _STATE_BYTES * rows

@@ -154,6 +154,10 @@ class FrontStaged(SemiStreamJoin):
         self._join.check_invariants()
         self._cache.check_invariants()
 
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """Raise a BudgetError if a row does not fit in memory."""
+        self._join.check_rows(batch)
+
     def offer(self, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer of the join behind; False if there is no room. See `SSIJ.offer`.
 
@@ -175,6 +179,7 @@ class FrontStaged(SemiStreamJoin):
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         super()._check_batch(batch)
+        self._join.check_rows(batch)
         self._spec.orders.note_columns(batch)
 
     def _begin(self, stream: pa.Schema) -> None:

@@ -87,6 +87,9 @@ class PagedJoin(SemiStreamJoin):
         """Put rows into the input buffer, if there is one; False if there is no room."""
         return False
 
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """Raise a BudgetError if a row does not fit in memory."""
+
     def cede(self, wanted_bytes: int) -> None:
         """Do with so many bytes less, as soon as that is possible; pages are given away on request anyway."""
 
@@ -139,6 +142,7 @@ class PagedJoin(SemiStreamJoin):
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         super()._check_batch(batch)
+        self.check_rows(batch)
         self._spec.orders.note_columns(batch)
 
     @abstractmethod

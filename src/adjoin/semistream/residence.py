@@ -338,9 +338,18 @@ class Residence:
         self._account_pages()
 
     def _best_split(self) -> MemorySplit:
+        return split_memory(self._budget.total_bytes, self._all_demand(), self._landing)
+
+    def _all_demand(self) -> Demand:
         demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
-        demand = replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
-        return split_memory(self._budget.total_bytes, demand, self._landing)
+        return replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
+
+    def enough_for(self, stream_bytes: int) -> int:
+        """A budget of which waiting rows can have so many bytes."""
+        demand, total_bytes = self._all_demand(), self._budget.total_bytes
+        while split_memory(total_bytes, demand, self._landing).stream_bytes < stream_bytes:
+            total_bytes += max(total_bytes // 8, stream_bytes)
+        return total_bytes
 
     def _split_suits(self) -> bool:
         """Whether the split that was made for another version is nearly the one for this."""

@@ -18,9 +18,9 @@ from adjoin.parts.checks import seconds, whole_number
 from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.copying import compact, plain_columns, plain_schema
 from adjoin.parts.encodings import Orders
+from adjoin.parts.largerows import row_larger_than
 from adjoin.parts.operator import Results
 from adjoin.parts.paths import local_path
-from adjoin.parts.rows import row_bytes
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots
 from adjoin.streamjoin.blocks import Blocks
@@ -35,8 +35,6 @@ from adjoin.streamjoin.stamps import Stamps
 from adjoin.streamjoin.tuples import Keys, Tuples, stored_schema
 
 _DISK_BLOCK_BYTES = 4096
-_ROWS_AT_A_TIME = 1 << 16
-"""Of a batch that comes, whose sizes are looked at."""
 
 
 def described(schema: pa.Schema) -> list[str]:
@@ -117,7 +115,6 @@ class SpillingJoin(StreamJoin):
         plain = [plain_schema(each) for each in schemas]
         outer = None if max_outer is None else (max_outer, least_outer or max_outer)
         self._division = Division(plain, are_points, self.reading, outer, block_bytes)
-        self._plain = plain
         self._sizes = sizes = self._division.of(self._budget.total_bytes)
         sizes.reserve(self._budget)
         self._inputs = tuple(
@@ -163,18 +160,15 @@ class SpillingJoin(StreamJoin):
 
     def _checked(self, side: str, batch: pa.RecordBatch) -> int:
         number = super()._checked(side, batch)
-        schema = self._plain[number]
-        for begin in range(0, batch.num_rows, _ROWS_AT_A_TIME):
-            some = plain_columns(batch.slice(begin, _ROWS_AT_A_TIME))
-            sizes = row_bytes(pa.RecordBatch.from_arrays(some.columns, schema=schema)) + STAMP_BYTES
-            if int(sizes.max()) > self._sizes.row_bytes[number]:
-                row, larger = begin + int(np.argmax(sizes)), int(sizes.max())
-                raise BudgetError(
-                    f"row {row} of this batch of the {side} input takes {larger - STAMP_BYTES:,} bytes; with "
-                    f"memory={self._budget.total_bytes} the largest that fits has "
-                    f"{self._sizes.row_bytes[number] - STAMP_BYTES:,}; nothing of the batch was taken; "
-                    f"give {self._division.enough_for(larger)}"
-                )
+        largest = self._sizes.row_bytes[number] - STAMP_BYTES
+        found = row_larger_than(largest, batch)
+        if found is not None:
+            row, size = found
+            raise BudgetError(
+                f"row {row} of this batch of the {side} input takes {size:,} bytes; with "
+                f"memory={self._budget.total_bytes} the largest that fits has {largest:,}; nothing of the "
+                f"batch was taken; give {self._division.enough_for(size + STAMP_BYTES)}"
+            )
         self._orders.note_columns(batch, number)
         return number
 
