@@ -1,6 +1,7 @@
 """What the constructor of a semi-stream join accepts works to the end; what does not fit is refused."""
 
 import re
+from collections.abc import Callable
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,16 @@ def shop(request: Any, tmp_path_factory: Any) -> tuple[pa.Table, Master]:
     return table, Master.build(table, key="id", path=path, page_bytes=4096)
 
 
+def operator(name: str) -> Callable[..., Any]:
+    return algorithm_named(name)
+
+
 def least_memory(name: str, master: Master) -> int:
     refused, accepted = 1, 1 << 26
     while accepted - refused > 1:
         memory = (refused + accepted) // 2
         try:
-            algorithm_named(name)(master, on="id", memory=memory).close()
+            operator(name)(master, on="id", memory=memory).close()
             accepted = memory
         except BudgetError:
             refused = memory
@@ -71,7 +76,7 @@ def check(name: str, table: pa.Table, master: Master, memory: int, how: str, **o
         options[x] for x in ("skew", "width", "rows", "batch_rows", "seed")
     )
     more: dict[str, Any] = slow_disk() if seed % 2 else {}
-    with algorithm_named(name)(master, on="id", how=how, memory=memory, **more) as join:
+    with operator(name)(master, on="id", how=how, memory=memory, **more) as join:
         largest = join.metrics()["largest_row_bytes"] - 200
         batch = sales(skew, width, rows, len(set(table["id"].to_pylist())), largest, seed)
         found = []
@@ -97,9 +102,9 @@ def test_the_least_memory_works_and_there_is_no_hole_above_it(name, shop):
     options: dict[str, Any] = {"rows": 300, "batch_rows": 100, "seed": 1}
     check(name, table, master, least, "left", skew="uniform", width="largest", **options)
     for memory in [*range(least, least + 5), *range(least, least + 50_000, 4_999)]:
-        algorithm_named(name)(master, on="id", memory=memory).close()
+        operator(name)(master, on="id", memory=memory).close()
     with pytest.raises(BudgetError, match=f"give memory={least} or more"):
-        algorithm_named(name)(master, on="id", memory=least - 1)
+        operator(name)(master, on="id", memory=least - 1)
     assert least < 500_000
 
 
@@ -112,7 +117,7 @@ def test_a_row_that_does_not_fit_is_refused_and_the_join_goes_on(name, shop):
         """Of so many bytes: two numbers, a string, 4 bytes for its end and three bits for nulls."""
         return pa.record_batch({"id": [4], "sale": [1], "text": ["x" * (size - 8 - 8 - 4 - 1)]})
 
-    with algorithm_named(name)(master, on="id", memory="1MB") as join:
+    with operator(name)(master, on="id", memory="1MB") as join:
         found = list(join.push(row(100)))
         largest = join.metrics()["largest_row_bytes"]
         for call in (join.push, join.offer):
@@ -122,7 +127,7 @@ def test_a_row_that_does_not_fit_is_refused_and_the_join_goes_on(name, shop):
         found += list(join.finish())
         assert sum(batch.num_rows for batch in found) == 2
     enough = re.findall(r"memory=(\d+) or more", str(refused.value))
-    with algorithm_named(name)(master, on="id", memory=int(enough[0])) as join:
+    with operator(name)(master, on="id", memory=int(enough[0])) as join:
         found = [*join.push(row(largest + 1)), *join.finish()]
     assert sum(batch.num_rows for batch in found) == 1
 
@@ -134,7 +139,7 @@ def test_rows_that_match_every_page_in_the_least_memory(name, shop):
     least = least_memory(name, master)
     stream = pa.record_batch({"low": [0, 400, -5], "high": [10_000, 800, -1], "sale": [1, 2, 3]})
     options: dict[str, Any] = {"on": "id", "between": ("low", "high")}
-    with algorithm_named(name)(master, memory=least, **options) as join:
+    with operator(name)(master, memory=least, **options) as join:
         rows = sum(batch.num_rows for batch in join.run([stream] * 3))
         assert join.metrics()["peak_bytes"] <= least
     keys = np.array(table["id"])
@@ -149,5 +154,11 @@ def test_the_grid(name, shop):
     memories = cycle([least, least + 1, int(1.1 * least), int(1.5 * least), 2 * least, 1 << 20, 1_140_000])
     hows, batches = cycle(["inner", "left", "anti", "semi"]), cycle([100, 7, 600])
     for seed, (skew, width) in enumerate(product(SKEWS, WIDTHS)):
-        options: dict[str, Any] = {"skew": skew, "width": width, "rows": 600, "batch_rows": next(batches), "seed": seed}
+        options: dict[str, Any] = {
+            "skew": skew,
+            "width": width,
+            "rows": 600,
+            "batch_rows": next(batches),
+            "seed": seed,
+        }
         check(name, table, master, max(next(memories), least), next(hows), **options)

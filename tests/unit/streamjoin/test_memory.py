@@ -130,14 +130,14 @@ def grid() -> list[Case]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", SPILLING)
-def test_the_grid(name):
-    least: dict[tuple[str, str], int] = {}
-    for case in (case for case in grid() if case.name == name):
-        key = case.width, case.condition
-        least[key] = least.get(key) or least_memory(name, *key)
-        memory = case.memory if case.memory > 100 else int(case.memory * least[key])
-        check(replace(case, memory=max(memory, least[key])))
+def test_the_grid(name, width):
+    least = {condition: least_memory(name, width, condition) for condition in conditions_of(name)}
+    for case in (case for case in grid() if (case.name, case.width) == (name, width)):
+        lowest = least[case.condition]
+        memory = case.memory if case.memory > 100 else int(case.memory * lowest)
+        check(replace(case, memory=max(memory, lowest)))
 
 
 @pytest.mark.slow
