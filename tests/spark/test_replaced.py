@@ -57,7 +57,7 @@ class Stream:
 
 @pytest.fixture
 def stream(spark, tmp_path, request):
-    made = []
+    made: list[Stream] = []
 
     def make(master, **options):
         made.append(

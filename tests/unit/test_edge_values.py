@@ -24,12 +24,39 @@ NEVER: tuple[Any, ...] = (
 """No number of an option."""
 NO_WHOLE: tuple[Any, ...] = (0.5, math.inf, 10**400, -0.0, Fraction(1, 3), np.float32(0.5), Decimal(1))
 NUMBERS = (0, 1, 7, 2**31, 2**63, np.int8(3), *NO_WHOLE)
-WHOLE = ("max_outer", "max_new", "block_bytes", "fan_in", "seed", "input_rows", "stream_rows", "max_scan")
+WHOLE: tuple[str, ...] = (
+    "max_outer",
+    "max_new",
+    "block_bytes",
+    "fan_in",
+    "seed",
+    "input_rows",
+    "stream_rows",
+    "max_scan",
+)
 WHOLE += ("disk_pages", "pinned_pages")
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
-OF_STREAMS = ("max_outer", "max_new", "block_bytes", "wait_seconds", "memory", "seed", "fan_in", "spill")
+OF_STREAMS: tuple[str, ...] = (
+    "max_outer",
+    "max_new",
+    "block_bytes",
+    "wait_seconds",
+    "memory",
+    "seed",
+    "fan_in",
+    "spill",
+)
 OF_STREAMS += ("columns", "suffix", "within", "between", "on")
-OF_MASTERS = ("memory", "deadline", "input_rows", "stream_rows", "max_scan", "decay", "disk_pages", "front")
+OF_MASTERS: tuple[str, ...] = (
+    "memory",
+    "deadline",
+    "input_rows",
+    "stream_rows",
+    "max_scan",
+    "decay",
+    "disk_pages",
+    "front",
+)
 OF_MASTERS += (
     "pinned_pages",
     "shared_index",
@@ -91,7 +118,8 @@ def test_times_in_which_nothing_arrives(seconds, tmp_path):
         seconds = -1
     joins: list[Any] = [TWO["diner"](SCHEMA, SCHEMA, "k", "2MB", clock=SimulatedClock())]
     master = Master.build(pa.table({"k": [1, 2]}), key="k", path=tmp_path / "m")
-    joins += [algorithm_named(name)(master, on="k", clock=SimulatedClock()) for name in ("ssij", "auto")]
+    kinds: list[Any] = [algorithm_named(name) for name in ("ssij", "auto")]
+    joins += [kind(master, on="k", clock=SimulatedClock()) for kind in kinds]
     for join in joins:
         with join:
             with pytest.raises(OptionError, match="seconds="):

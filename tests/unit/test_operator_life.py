@@ -53,11 +53,11 @@ class Subject:
 
     def push(self) -> Iterator[pa.RecordBatch]:
         other = batch(0)
-        return self.join.push(self.sides[1], other) if self.is_stream_join else self.join.push(other)  # type: ignore[no-any-return]
+        return self.join.push(self.sides[1], other) if self.is_stream_join else self.join.push(other)
 
     def run(self) -> Iterator[pa.RecordBatch]:
         items = [(self.sides[1], batch(0))] if self.is_stream_join else [batch(0)]
-        return self.join.run(items)  # type: ignore[no-any-return]
+        return self.join.run(items)
 
     def calls(self) -> dict[str, Callable[[], Iterator[Any]]]:
         calls: dict[str, Callable[[], Iterator[Any]]] = {

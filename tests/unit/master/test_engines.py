@@ -23,8 +23,11 @@ class Lists:
     def build(self, source: Any, *arguments: Any) -> None:
         build(pa.table({"key": source}), *arguments)
 
-    def apply(self, home: Any, base: Any, changes: Any, options: Any) -> bool:
+    def apply(self, home: Any, base: Any, changes: Any, options: Any) -> int | None:
         return apply(home, base, pa.table({"_op": ["insert"] * len(changes), "key": changes}), options)
+
+    def mover(self, page_bytes: int) -> None:
+        return None
 
 
 def test_rows_go_to_the_engine_that_accepts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
