@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.torture.cases import Kind, remove
 
@@ -103,7 +103,7 @@ class Runner:
     def _listen(self, process: subprocess.Popen[bytes]) -> int | None:
         """Take down what the process says; the case that it did not end."""
         lines: queue.Queue[bytes | None] = queue.Queue()
-        threading.Thread(target=_pass_on, args=[process, lines], daemon=True).start()
+        threading.Thread(target=_pass_on, args=[process.stdout, lines], daemon=True).start()
         unfinished, patience = None, _START_SECONDS
         while True:
             try:
@@ -143,10 +143,10 @@ def environment(kind: Kind) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, **kind.environment}
 
 
-def _pass_on(process: subprocess.Popen[bytes], lines: "queue.Queue[bytes | None]") -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.put(line)
+def _pass_on(output: IO[bytes], lines: "queue.Queue[bytes | None]") -> None:
+    with output:
+        for line in output:
+            lines.put(line)
     lines.put(None)
 
 

@@ -19,8 +19,8 @@ from tests.spark.programs import session
 from tests.torture.cases import Draw
 from tests.torture.model import Model, Step
 
-BATCHES = 24
-STEPS = 24
+BATCHES = 16
+STEPS = 16
 ROWS = 120
 COLUMNS = ("text", "n", "x")
 """Of the master, in the result; they stay while others come."""

@@ -32,7 +32,7 @@ from tests.unit.master.tables import multiset, rows_of
 
 LOCAL = "local[2,20]"
 _WEIGHTS = {"driver": 1, "executor": 3, "worker": 6, "keeper": 3}
-_SPARED = 0.97
+_SPARED = 0.995
 """How often, twice a second, a driver without workers lives on."""
 _MOST_KILLS = 25
 _MOST_LIVES = 40
