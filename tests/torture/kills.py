@@ -29,26 +29,25 @@ _KILLS = 8
 _STEPS = 10
 _BATCHES = 5
 _ROUNDS = 60
-_HUNG_SECONDS = 60.0
+_CHANGES = {"build": 60, "apply": 40, "evolve": 7, "compact": 40, "vacuum": 12}
+"""About so many steps of the file system each of them takes."""
 
 
 class Child:
-    """A forked process that says what it does; it may be told to die before a step of the file system."""
+    """A forked process that says what it does."""
 
-    def __init__(self, body: Callable[[Callable[[str], None]], None], dies_at: int | None = None) -> None:
+    def __init__(self, body: Callable[[Callable[[str], None]], None]) -> None:
         self._reading, writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._reading)
-            self._live(body, writing, dies_at)
+            self._live(body, writing)
         os.close(writing)
 
     @staticmethod
-    def _live(body: Callable[[Callable[[str], None]], None], writing: int, dies_at: int | None) -> None:
+    def _live(body: Callable[[Callable[[str], None]], None], writing: int) -> None:
         try:
             os.fsync = lambda descriptor: None  # type: ignore[assignment]  # a kill takes nothing back
-            if dies_at is not None:
-                files.change = Killer(dies_at).change
             body(lambda what: _say(writing, what))
         except BaseException:  # noqa: BLE001 (the parent is told)
             os.write(writing, ("failed " + traceback.format_exc()).encode())
@@ -101,18 +100,23 @@ class Life:
     def round(self) -> None:
         """A writer and a reader run at the same time; one of them is killed, at a step or after a while."""
         draw = self._draw
-        bodies: dict[str, Callable[[Callable[[str], None]], None]] = {}
-        if self._position < len(self._plan):
-            steps = self._plan[self._position : self._position + draw.randrange(1, 4)]
-            bodies["writer"] = lambda say: self._write(steps, say)
-        if self._position and self._batch < _BATCHES:
-            bodies["reader"] = self._read
-        victim = draw.choice(sorted(bodies)) if self.counts["kills"] < _KILLS else ""
+        steps = self._plan[self._position : self._position + draw.randrange(1, 4)]
+        names = ["writer"] if steps else []
+        names += ["reader"] if self._position and self._batch < _BATCHES else []
+        victim = draw.choice(names) if self.counts["kills"] < _KILLS else ""
         if not self._position and self.counts["kills"] > 1:
             victim = ""  # there is more to be killed than builds
-        dies_at = draw.choice([None, draw.randrange(1, 25), draw.randrange(1, 90)])
-        children = {name: Child(body, dies_at if name == victim else None) for name, body in bodies.items()}
-        if victim and dies_at is None:
+        doomed = draw.randrange(len(steps) or 1) if victim and draw.random() < 0.6 else None
+        changes = _CHANGES[steps[doomed].what] if steps and doomed is not None else 1
+        dies_at = draw.randrange(1, changes + 1 if victim == "writer" else 25)
+        bodies: dict[str, Callable[[Callable[[str], None]], None]] = {
+            "writer": lambda say: self._write(steps, say, doomed if victim == "writer" else None, dies_at),
+            "reader": lambda say: self._read(
+                say, dies_at if victim == "reader" and doomed is not None else None
+            ),
+        }
+        children = {name: Child(bodies[name]) for name in names}
+        if victim and doomed is None:
             time.sleep(draw.uniform(0, 0.15))
             children[victim].kill()
         for name, child in children.items():
@@ -122,8 +126,10 @@ class Life:
             elif was_killed:
                 self.counts.update(["kills", "kills of a reader"])
 
-    def _write(self, steps: list[Step], say: Callable[[str], None]) -> None:
-        for step in steps:
+    def _write(self, steps: list[Step], say: Callable[[str], None], doomed: int | None, dies_at: int) -> None:
+        for number, step in enumerate(steps):
+            if number == doomed:
+                files.change = Killer(dies_at).change
             say(f"begin {step.what}")
             step.act(self.path)
             say("done")
@@ -171,8 +177,10 @@ class Life:
         recorded = QueryRecords(home).pinned()
         assert set(versions) <= {versions[-1], *recorded, *(version + 1 for version in recorded)}
 
-    def _read(self, say: Callable[[str], None]) -> None:
+    def _read(self, say: Callable[[str], None], dies_at: int | None) -> None:
         """Micro-batches, as Spark runs them: decide, join, write, commit."""
+        if dies_at is not None:
+            files.change = Killer(dies_at).change
         for number in range(self._batch, _BATCHES):
             records = QueryRecords(self.path)
             version = records.version_for(QUERY, number)

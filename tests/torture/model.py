@@ -218,7 +218,7 @@ class Model:
         """Steps of all sorts, at random."""
         plan = []
         for _ in range(count):
-            match self.draw.choices(["apply", "evolve", "compact", "vacuum"], [5, 1.5, 2, 1.5])[0]:
+            match self.draw.choices(["apply", "evolve", "compact", "vacuum"], [5, 2, 2, 2.5])[0]:
                 case "apply":
                     plan.append(self.apply())
                 case "evolve":
