@@ -31,10 +31,12 @@ from tests.torture.spark_driver import COLUMNS, Plan
 from tests.unit.master.tables import multiset, rows_of
 
 LOCAL = "local[2,20]"
-_WEIGHTS = {"driver": 1, "executor": 3, "worker": 6, "keeper": 3}
+_WEIGHTS = {"driver": 0.5, "executor": 3, "worker": 5, "keeper": 3}
 _SPARED = 0.995
 """How often, twice a second, a driver without workers lives on."""
 _MOST_KILLS = 25
+_DRIVERS = "drivers killed in or after {}"
+_BUILD = _DRIVERS.format("build")
 _MOST_LIVES = 40
 _HUNG_SECONDS = 90.0
 
@@ -123,7 +125,9 @@ class Life:
         """Kill this and that, until the driver is dead or through."""
         while driver.process.poll() is None and self.counts["kills"] < _MOST_KILLS:
             found = {what: pids for what, find in self._victims(driver).items() if (pids := find())}
-            if len(found) == 1 and self._draw.random() < _SPARED:
+            if self.counts[_BUILD] > 1 and self._doing() == "build":
+                del found["driver"]  # there is more to be killed than builds
+            if not found or (len(found) == 1 and self._draw.random() < _SPARED):
                 self._sleep(driver, 0.5)  # it has only begun
                 continue
             what = self._draw.choices(sorted(found), [_WEIGHTS[what] for what in sorted(found)])[0]
@@ -136,9 +140,13 @@ class Life:
 
     def _count(self, what: str) -> None:
         self.counts.update(["kills", f"kills of a {what}"])
+        if what == "driver":
+            self.counts[_DRIVERS.format(self._doing())] += 1
+
+    def _doing(self) -> str:
+        """What the driver does to the master, or did last."""
         doing = self._work / "doing"
-        if what == "driver" and doing.exists():
-            self.counts[f"drivers killed in or after {doing.read_text() or 'nothing'}"] += 1
+        return (doing.read_text() if doing.exists() else "") or "nothing"
 
     def _sleep(self, driver: Program, seconds: float) -> None:
         """Wait so long, or for the driver's end; one that gets no further is a violation."""
@@ -151,13 +159,8 @@ class Life:
             assert time.monotonic() < self._moved + _HUNG_SECONDS, _description(driver, state)
 
     def _progress(self) -> tuple[object, ...]:
-        doing = self._work / "doing"
         commits = len(list((self._work / "checkpoint" / "commits").glob("[0-9]*")))
-        return (
-            commits,
-            doing.read_text() if doing.exists() else "",
-            len(list((self._work / "logs").iterdir())),
-        )
+        return commits, self._doing(), len(list((self._work / "logs").iterdir()))
 
     def _victims(self, driver: Program) -> dict[str, Callable[[], list[int]]]:
         roots = [process.pid for process in self._cluster.processes[1:]] if self._cluster else []
