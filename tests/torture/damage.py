@@ -27,12 +27,15 @@ from adjoin import (
     XHybridJoin,
 )
 from adjoin.master.queries import QueryRecords, register
+from adjoin.master.verify import load_index
 from adjoin.master.versions import Home
+from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.pagememory import PageFile
 from tests.torture.cases import Case, Draw, refusal, remove
 from tests.torture.kills import QUERY
 from tests.torture.model import Model, Step
 from tests.unit.master.tables import multiset, rows_of
+from tests.unit.streamjoin import inputs
 
 OPERATORS: tuple[Any, ...] = (
     SSIJ,
@@ -57,6 +60,7 @@ class Template:
     model: Model
     newest: int
     recorded: dict[int, int] = field(default_factory=dict)
+    live: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     following: dict[str, tuple[Model, Step]] = field(default_factory=dict)
 
     @classmethod
@@ -78,10 +82,22 @@ class Template:
             model.apply().act(path)
         register(Home(path), path.parent)
         made.newest = Home(path).newest()
+        made._find_live_pages()
         for what in ("apply", "evolve", "compact"):
             later = deepcopy(model)
             made.following[what] = (later, getattr(later, what)())
         return made
+
+    def _find_live_pages(self) -> None:
+        """Where the pages of the newest version lie in their files; much of these is garbage by now."""
+        home = Home(self.path)
+        for relation in home.read_manifest(self.newest).relations():
+            index = load_index(home, relation)
+            for file, block, blocks in zip(index.file, index.block, index.blocks, strict=True):
+                begin = int(block) * BLOCK_BYTES
+                self.live.setdefault(relation.files[file].name, []).append(
+                    (begin, begin + int(blocks) * BLOCK_BYTES)
+                )
 
     def files(self, home: Home) -> dict[str, list[Path]]:
         """Files by what they are; of most kinds there are those of several versions."""
@@ -102,8 +118,11 @@ class Template:
 class Damage:
     """One file becomes another one, for a while."""
 
-    def __init__(self, draw: Draw, path: Path, others: list[Path]) -> None:
+    def __init__(
+        self, draw: Draw, path: Path, others: list[Path], live: list[tuple[int, int]] | None = None
+    ) -> None:
         self.path = path
+        self._live = live or []
         self._whole = path.read_bytes()
         others = [other for other in others if other != path and other.exists()]
         ways = [
@@ -127,9 +146,9 @@ class Damage:
         match self.way:
             case "flip":
                 for _ in range(draw.choice([1, 1, 2, 25])):
-                    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+                    data[self._place(draw)] ^= 1 << draw.randrange(8)
             case "fill":
-                begin = draw.randrange(len(data))
+                begin = self._place(draw)
                 end = min(len(data), begin + draw.choice([1, 8, 512, 4096, 1 << 20]))
                 data[begin:end] = (
                     draw.randbytes(end - begin)
@@ -145,6 +164,12 @@ class Damage:
             case "missing":
                 return None
         return bytes(data)
+
+    def _place(self, draw: Draw) -> int:
+        """Mostly where somebody will look."""
+        if self._live and draw.random() < 0.8:
+            return draw.randrange(*draw.choice(self._live))
+        return draw.randrange(len(self._whole))
 
     def do(self) -> None:
         self._put(self._bytes)
@@ -179,7 +204,8 @@ class Attempt:
     def cold(self) -> Counter[str]:
         files = self.template.files(self.home)
         what = self.draw.choice(sorted(files))
-        damage = Damage(self.draw, self.draw.choice(files[what][-3:]), files[what])
+        chosen = self.draw.choice([self.draw.choice(files[what]), files[what][-1]])
+        damage = Damage(self.draw, chosen, files[what], self.template.live.get(chosen.name))
         actions: dict[str, Callable[[], None]] = {
             "verify": self._verify,
             "read": self._read,
@@ -203,7 +229,7 @@ class Attempt:
             [what for what in sorted(files) if "record" not in what and "latest" not in what]
         )
         chosen = self._of_newest(files[what], what)
-        damage = Damage(self.draw, chosen, files[what])
+        damage = Damage(self.draw, chosen, files[what], self.template.live.get(chosen.name))
         tried = self._try_running(damage, None)
         if damage.path.exists() or damage.way == "missing":
             damage.undo()
@@ -343,6 +369,52 @@ class Attempt:
         recorded = QueryRecords(self.path).pinned()
         assert recorded >= {self.template.recorded[number] for number in (1, 2)}
         assert recorded <= set(self.home.versions()), "a version that a query needs is gone"
+
+
+def snapshots(work: Path, draw: Draw) -> Counter[str]:
+    """Values of the snapshot of a join of streams are damaged: refused, or the right pairs."""
+    name = draw.choice(sorted(inputs.JOINS))
+    left, right = (inputs.Input(schema, draw.getrandbits(32), 40) for schema in (inputs.LEFT, inputs.RIGHT))
+    found: list[pa.RecordBatch] = []
+    saved: list[dict[str, bytes]] = []
+    with inputs.small(name, is_tight=name != "shj") as join:
+        for _ in range(2):
+            for side, rows in (("left", left), ("right", right)):
+                found.extend(join.push(side, rows.draw(draw.choice([5, 60, 200]))))
+            saved.append(dict(join.snapshot()))
+    older, newer = saved
+    damaged = dict(newer)
+    chosen = draw.choice(sorted(newer))
+    others = [value for key, value in {**newer, **older}.items() if value != newer[chosen]]
+    way = draw.choice(["none", "flip", "flip", "cut", "swap", "older", "missing"])
+    match way:
+        case "flip":
+            changed = bytearray(newer[chosen])
+            changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+            damaged[chosen] = bytes(changed)
+        case "cut":
+            damaged[chosen] = newer[chosen][: draw.randrange(len(newer[chosen]))]
+        case "swap":
+            damaged[chosen] = draw.choice(others)
+        case "older":
+            damaged[chosen] = older.get(chosen, b"")
+        case "missing":
+            del damaged[chosen]
+    outcome = "right"
+    try:
+        with inputs.small(name, is_tight=name != "shj") as join:
+            join.restore(damaged.items())
+            found.extend(join.finish())
+        wanted = inputs.expected(left.table, right.table, "l.k = r.k")
+        assert inputs.pairs_of(found) == wanted, f"{name}, {way} of {chosen}: wrong pairs"
+    except AssertionError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the finding, unless it is a refusal)
+        refusal(error)
+        if way == "none":
+            raise AssertionError("a whole snapshot is refused") from error
+        outcome = "refused"
+    return Counter({"damages": way != "none", f"snapshot, {way}": 1, outcome: 1})
 
 
 @contextmanager

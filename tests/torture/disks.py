@@ -10,13 +10,17 @@ from typing import Any
 
 from adjoin.master import files
 from adjoin.master.master import Master
+from adjoin.master.versions import Home
 from tests.faults.world import SCENARIOS, FullDisk, PowerCut, World, fresh
 from tests.torture.cases import Case, Draw, refusal
 from tests.torture.kills import assert_only_named, join
 from tests.torture.model import Model
-from tests.unit.master.tables import multiset
+from tests.unit.master.tables import multiset, rows_of
+from tests.unit.master.test_migrate import as_first_format
 
 FAULTS = ("full from here on", "full once", "failing read", "no more files", "power cut")
+_TIDY = {"build", "apply", "sequence", "evolve", "compact"}
+"""Scenarios in which a writer whom the disk refuses removes what it has written."""
 _SURVIVES = ("all", "nothing", "names")
 
 
@@ -40,6 +44,34 @@ class Join:
 
     def check(self, path: Path) -> None:
         self.act(path)
+
+
+class Migrate:
+    """Scenario: a master of the first format is brought to that of today."""
+
+    def __init__(self) -> None:
+        self._model = Model.drawn(Draw("migrate"), "string", has_sequence=False)
+        self._model.keeps = (None,)
+        self._steps = [self._model.build(120), self._model.apply(), self._model.apply()]
+
+    def prepare(self, path: Path) -> None:
+        path.mkdir()
+        for step in self._steps:
+            step.act(path / "m")
+        as_first_format(path / "m")
+
+    def act(self, path: Path) -> None:
+        Master.migrate(path / "m")
+
+    def check(self, path: Path) -> None:
+        """Where it broke off it goes on."""
+        self.act(path)
+        with Master.open(path / "m") as newest:
+            assert newest.versions() == [1, 2, 3]
+            for version in newest.versions():
+                with newest.at(version) as master:
+                    master.verify()
+                    assert multiset(rows_of(master)) == self._model.held(version), f"version {version}"
 
 
 class FullOnce(FullDisk):
@@ -127,7 +159,7 @@ class Disks:
 
     def __init__(self, work: Path) -> None:
         self._work = work
-        self.scenarios: dict[str, Any] = {**SCENARIOS, "join": Join()}
+        self.scenarios: dict[str, Any] = {**SCENARIOS, "join": Join(), "migrate": Migrate()}
         self.places: list[tuple[str, str, int]] = []
         for name, scenario in self.scenarios.items():
             scenario.prepare(work / name)
@@ -151,12 +183,24 @@ class Disks:
             except Exception as error:  # noqa: BLE001 (the finding, unless it is a refusal)
                 refusal(error, path)
                 outcome = "refused"
+        if outcome == "refused" and "full" in fault and name in _TIDY:
+            assert_no_garbage(path / "m")
         scenario.check(path)
         if (path / "m" / "versions").exists():
             with Master.open(path / "m") as master:
                 master.vacuum(keep=100)
                 assert_only_named(master._home)
         return Counter({"faults": 1, fault: 1, f"{name}: {outcome}": 1})
+
+
+def assert_no_garbage(path: Path) -> None:
+    """A writer who was refused has left nothing that no version names."""
+    home = Home(path)
+    if home.versions():
+        assert_only_named(home)
+    else:
+        left = [file for file in path.rglob("*") if file.is_file() and file.name != "writers.lock"]
+        assert not left, f"left behind: {left}"
 
 
 @contextmanager

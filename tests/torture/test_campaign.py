@@ -9,6 +9,7 @@ CASES = {
     "kills/process": 3,
     "damage/files": 40,
     "damage/page memory": 15,
+    "damage/snapshots": 20,
     "disks": 60,
     "fuzz/parsers": 4,
     "fuzz/pages": 3,
