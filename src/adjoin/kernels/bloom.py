@@ -29,7 +29,7 @@ def _bit(hashed: Any, lane: int) -> Any:
     return np.uint32(1) << np.uint32(((low * np.uint64(_SALTS[lane])) & _LOW) >> np.uint64(27))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def has_bits(words: Array, first: int, hashed: Any) -> bool:
     """Whether all bits of a hash are set in the block that begins with this word."""
     present = True

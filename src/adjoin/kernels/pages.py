@@ -251,7 +251,7 @@ def find_damage(
     for i in range(len(slots)):
         slot = slots[i]
         at = base[slot]
-        if lengths[i] < 0 or lengths[i] > room_of(base, rooms, slot):
+        if lengths[i] < 0 or lengths[i] > room_of(slot, len(base), rooms[0], rooms[1]):
             return i
         if hash_bytes(arena, at, at + lengths[i]) != checksums[i]:
             return i

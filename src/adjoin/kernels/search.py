@@ -116,7 +116,9 @@ def probe_pages(
         slot = need_slot[need]
         rows = np.int64(slot_rows[slot])
         offset = np.int64(key_offset[slot])
-        if rows < 0 or (rows and (offset < 0 or offset + 8 * rows > room_of(slot_base, rooms, slot))):
+        if rows < 0 or (
+            rows and (offset < 0 or offset + 8 * rows > room_of(slot, len(slot_base), rooms[0], rooms[1]))
+        ):
             bad = slot
             rows = 0
         word = (slot_base[slot] + offset) >> 3

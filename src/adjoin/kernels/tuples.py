@@ -122,7 +122,7 @@ def find_wrong_group(
         at = np.int64(key_offset[slot[i]])
         count = np.int64(slot_rows[slot[i]])
         begin, end = np.int64(row[i]), np.int64(row[i]) + rows[i]
-        if at < 0 or count < 0 or at + 8 * count > room_of(base, rooms, slot[i]):
+        if at < 0 or count < 0 or at + 8 * count > room_of(slot[i], len(base), rooms[0], rooms[1]):
             return i
         if begin < 0 or rows[i] <= 0 or end > count:
             return i

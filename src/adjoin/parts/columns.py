@@ -208,6 +208,7 @@ class PageColumns:
         self.offsets: Array = arena.memory.array("offsets", count, np.int32).reshape(-1, arena.all_slots)
         self.rows: Array = arena.memory.array("rows", arena.all_slots, np.int32)
         self._views = {width: arena.view(width) for width in (1, 2, 4, 8)}
+        self._rooms: Array = arena.rooms if arena.memory.outlives else arena.rooms[:0]
         self.blame: Callable[[int], Exception] = lambda slot: arena.memory.damage(f"what is in slot {slot}")
 
     @staticmethod
@@ -346,7 +347,7 @@ class PageColumns:
         return pa.py_buffer(out), zeros
 
     def _source(self, ordinal: int, width: int) -> tuple[Array, Array, Array, Array]:
-        return self._views[width], self._arena.slot_base, self._arena.rooms, self.offset(ordinal)
+        return self._views[width], self._arena.slot_base, self._rooms, self.offset(ordinal)
 
     def _target(self, ordinal: int, width: int) -> tuple[Array, Array, Array]:
         return self._views[width], self._arena.slot_base, self.offset(ordinal)
