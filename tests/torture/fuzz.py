@@ -6,6 +6,7 @@ one set of changes. What comes of it is what an oracle says, or an AdjoinError.
 
 import json
 import os
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -292,6 +293,25 @@ def _page(batch: pa.RecordBatch) -> np.ndarray:
     return page
 
 
+def _last_end(page: np.ndarray, wanted: np.ndarray) -> int:
+    """Where the last of the wanted buffers ends, by the metadata of the page, read without any check."""
+    data = page.data
+
+    def number(at: int, code: str = "<i") -> int:
+        return int(struct.unpack_from(code, data, at)[0])
+
+    def field(table: int, at: int) -> int:
+        return table + number(table - number(table) + 4 + 2 * at, "<H")
+
+    def follow(at: int) -> int:
+        return at + number(at)
+
+    batch = follow(field(follow(8), 2))
+    buffers = follow(field(batch, 2)) + 4
+    places = (struct.unpack_from("<qq", data, buffers + 16 * int(ordinal)) for ordinal in wanted)
+    return 8 + number(4) + max(begin + size for begin, size in places)
+
+
 class Pages:
     """Metadata of pages of many schemas, changed: buffers lie in the page, or it is refused."""
 
@@ -334,7 +354,9 @@ class Pages:
             assert (found <= length).all(), "a buffer behind the page"
             assert is_whole or (rows[1] == 0 and (found == -1).all()), "a page that is refused is noted"
             assert rows[1] >= 0
-            counts["accepted"] += is_whole
+            if is_whole:
+                counts["accepted"] += 1
+                assert _last_end(page, wanted) <= length, "a buffer ends behind the page"
             page[:metadata] = whole[:metadata]
         assert not offsets[:, [0, 2]].any(), "other slots were written"
         assert (arena[:guard] == 255).all() and (arena[-guard:] == 255).all()  # noqa: PT018
