@@ -35,6 +35,7 @@ _WEIGHTS = {"driver": 0.5, "executor": 3, "worker": 5, "keeper": 3}
 _SPARED = 0.995
 """How often, twice a second, a driver without workers lives on."""
 _MOST_KILLS = 25
+_KILLS_BEFORE_ROWS = 6
 _DRIVERS = "drivers killed in or after {}"
 _BUILD = _DRIVERS.format("build")
 _MOST_LIVES = 40
@@ -127,6 +128,9 @@ class Life:
             found = {what: pids for what, find in self._victims(driver).items() if (pids := find())}
             if self.counts[_BUILD] > 1 and self._doing() == "build":
                 del found["driver"]  # there is more to be killed than builds
+            if self.counts["kills"] >= _KILLS_BEFORE_ROWS and not self._commits():
+                self._sleep(driver, 0.5)  # the stream, too, shall come to its kills
+                continue
             if not found or (len(found) == 1 and self._draw.random() < _SPARED):
                 self._sleep(driver, 0.5)  # it has only begun
                 continue
@@ -136,7 +140,18 @@ class Life:
                 self._count(what)
             if what == "driver":
                 return
+            if self._draw.random() < 0.5:
+                self._wait_for_commit(driver)
             self._sleep(driver, self._draw.uniform(0.1, 2.5))
+
+    def _commits(self) -> int:
+        """How many micro-batches are through."""
+        return len(list((self._work / "checkpoint" / "commits").glob("[0-9]*")))
+
+    def _wait_for_commit(self, driver: Program) -> None:
+        before, until = self._commits(), time.monotonic() + 20
+        while self._commits() == before and time.monotonic() < until and driver.process.poll() is None:
+            self._sleep(driver, 0.05)
 
     def _count(self, what: str) -> None:
         self.counts.update(["kills", f"kills of a {what}"])
@@ -159,8 +174,7 @@ class Life:
             assert time.monotonic() < self._moved + _HUNG_SECONDS, _description(driver, state)
 
     def _progress(self) -> tuple[object, ...]:
-        commits = len(list((self._work / "checkpoint" / "commits").glob("[0-9]*")))
-        return commits, self._doing(), len(list((self._work / "logs").iterdir()))
+        return self._commits(), self._doing(), len(list((self._work / "logs").iterdir()))
 
     def _victims(self, driver: Program) -> dict[str, Callable[[], list[int]]]:
         roots = [process.pid for process in self._cluster.processes[1:]] if self._cluster else []
