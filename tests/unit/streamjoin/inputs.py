@@ -62,8 +62,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 class Input:
     """Rows of one side, drawn one batch after the other."""
 
-    def __init__(self, schema: pa.Schema, seed: int, keys: int) -> None:
+    def __init__(self, schema: pa.Schema, seed: int, keys: int, width: int = 90) -> None:
         self._schema = schema
+        self._width = width
         self._random = np.random.default_rng(seed)
         self._keys = keys
         self.batches: list[pa.RecordBatch] = []
@@ -77,7 +78,7 @@ class Input:
             pa.int64(),
         )
         number = np.arange(rows) + sum(batch.num_rows for batch in self.batches)
-        texts = ["x" * int(width) for width in self._random.integers(0, 90, rows)]
+        texts = ["x" * int(width) for width in self._random.integers(0, self._width, rows)]
         batch = pa.RecordBatch.from_arrays([keys, pa.array(number), pa.array(texts)], schema=self._schema)
         self.batches.append(batch)
         return batch

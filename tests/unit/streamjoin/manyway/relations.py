@@ -32,6 +32,7 @@ class Tree:
         keys: Keys are drawn from so many.
         seed: Of the rows.
         has_one_key: All conditions are equalities of the same columns.
+        width: Of the widest string.
     """
 
     parents: list[int]
@@ -39,6 +40,7 @@ class Tree:
     keys: int
     seed: int
     has_one_key: bool = False
+    width: int = 60
     batches: list[list[pa.RecordBatch]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -88,7 +90,7 @@ class Tree:
             else:
                 drawn[name] = pa.array(keys, mask=self._random.random(rows) < 0.05)
         number = np.arange(rows) + sum(batch.num_rows for batch in self.batches[relation])
-        texts = ["x" * int(width) for width in self._random.integers(0, 60, rows)]
+        texts = ["x" * int(width) for width in self._random.integers(0, self.width, rows)]
         arrays = [pa.array(number), *drawn.values(), pa.array(texts)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema(relation))
         self.batches[relation].append(batch)
