@@ -129,7 +129,7 @@ class SpillingJoin(StreamJoin):
                 most_bytes=sizes.slot_bytes,
                 file=file,
                 directory=Directory(
-                    sizes.directory_chunks, partial(SpillFile, spill, partial(self._spend, -1 - side))
+                    sizes.directory_chunks, partial(SpillFile, folder, partial(self._spend, -1 - side))
                 ),
             )
             for side, file in enumerate(self._files)

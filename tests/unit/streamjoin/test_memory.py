@@ -146,7 +146,7 @@ def test_the_grid(name, width):
     [
         ("rpj", 1_140_000, "186", "distinct", 100_000),
         ("diner", 300_000, "186+916", "uniform", 12_000),
-        ("diner", 4 << 20, "186+916", "zipf", 300_000),
+        ("diner", 4 << 20, "186+916", "distinct", 300_000),
         ("rpj", 4 << 20, "8", "growing", 300_000),
         ("hmj", 4 << 20, "186", "unmatched", 300_000),
         ("xjoin", 4 << 20, "186", "uniform", 300_000),
