@@ -29,6 +29,7 @@ from adjoin.master.source import open_source
 from adjoin.master.spool import KeySpool, SpooledKeys, filter_of
 from adjoin.master.vacuum import orphans
 from adjoin.master.versions import Home
+from adjoin.parts import checks
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.progress import Progress
 
@@ -216,7 +217,7 @@ def write_index(
 
 
 def _check_columns(schema: pa.Schema, key: str | Sequence[str]) -> list[str]:
-    columns = [key] if isinstance(key, str) else list(key) if isinstance(key, Sequence) else []
+    columns = [key] if isinstance(key, str) else list(checks.names("key", key))
     if not columns or len(set(columns)) < len(columns):
         raise OptionError(f"key={key!r}: give the name of a column, or a list of different names")
     missing = [name for name in columns if name not in schema.names]
@@ -241,10 +242,14 @@ def _sweep_and_lock(home: Home) -> files.Lock:
     lock = files.lock_file(home.lock_path, exclusive=True)
     if lock is None:
         return home.lock_writers()
-    if not home.versions():
-        for path in orphans(home, set()):
-            files.unlink(path)
-    lock.share()
+    try:
+        if not home.versions():
+            for path in orphans(home, set()):
+                files.unlink(path)
+        lock.share()
+    except BaseException:
+        lock.release()
+        raise
     return lock
 
 

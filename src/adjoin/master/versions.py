@@ -133,7 +133,11 @@ class Home:
         lock = files.lock_file(self.lock_path)
         if lock is None:
             raise MasterNotFoundError(f"{self.path} was removed while it was being written")
-        self._make_missing_dirs()
+        try:
+            self._make_missing_dirs()
+        except BaseException:
+            lock.release()
+            raise
         return lock
 
     def _make_missing_dirs(self) -> None:
