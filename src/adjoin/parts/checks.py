@@ -74,14 +74,18 @@ def names(name: str, value: Any) -> tuple[str, ...]:
 
 
 def key_pairs(on: Any) -> dict[str, str]:
-    """What `on=` names: of every key column of the other side, the column of this one; or an OptionError."""
+    """What `on=` names: of every key column of the other side, the column of this one; or an OptionError.
+
+    It is empty if a key is named twice.
+    """
     if isinstance(on, str):
         return {on: on}
-    listed = list(on.items()) if isinstance(on, Mapping) else [(each, each) for each in names("on", on)]
-    pairs = {key: column for column, key in listed if isinstance(key, str) and isinstance(column, str)}
-    if not pairs or len(pairs) < len(listed):
-        raise OptionError(f"on={on!r} must name at least one key, each once")
-    return pairs
+    if isinstance(on, Mapping):
+        columns, keys = names("on", on.keys()), names("on", on.values())
+    else:
+        columns = keys = names("on", on)
+    pairs = dict(zip(keys, columns, strict=True))
+    return pairs if len(pairs) == len(keys) else {}
 
 
 def flag(name: str, value: Any) -> bool:

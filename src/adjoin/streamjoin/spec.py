@@ -171,6 +171,8 @@ def check_columns(side: str, schema: pa.Schema) -> None:
 def _key_pairs(on: On, left: pa.Schema, right: pa.Schema, between: tuple[str, str] | None) -> dict[str, str]:
     """The left column of every key column of the right."""
     pairs = checks.key_pairs(on)
+    if not pairs:
+        raise OptionError(f"on={on!r} must name at least one key, each once")
     if between is not None:
         checks.names("between", between)
     wanted = {"right": list(pairs), "left": list(between or pairs.values())}
