@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-on-spark test-in-process test-slow test-spark-versions test-spark-settings soak torture check format bench-engine bench-spark bench-streamjoin databases figures clean
+.PHONY: help setup demo test test-on-spark test-in-process test-slow test-slow-on-spark test-slow-in-process test-spark-versions test-spark-settings soak torture check format bench-engine bench-spark bench-streamjoin databases figures clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -36,8 +36,14 @@ test-on-spark: $(READY)
 test-in-process: $(READY)
 	$(BIN)/python -m pytest --ignore tests/spark $(ARGS) || [ $$? = 5 ]
 
-test-slow: $(READY) ## run the tests that `make test` leaves out
-	$(BIN)/python -m pytest -m slow $(ARGS)
+test-slow: $(READY) ## run the tests that `make test` leaves out, those on Spark next to the others
+	@$(MAKE) --no-print-directory --jobs 2 test-slow-on-spark test-slow-in-process
+
+test-slow-on-spark: $(READY)
+	$(BIN)/python -m pytest -m slow tests/spark tests/torture $(ARGS) || [ $$? = 5 ]
+
+test-slow-in-process: $(READY)
+	$(BIN)/python -m pytest -m slow --ignore tests/spark --ignore tests/torture $(ARGS) || [ $$? = 5 ]
 
 # Spark 4.1 leaves sockets to the garbage collector, which complains.
 test-spark-versions: $(READY) $(OLDEST)/.ready ## a quick run of the Spark tests on the oldest and the newest version

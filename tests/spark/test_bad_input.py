@@ -41,7 +41,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> adjoin.Master:
         (["*", "1 AS name", "1 AS name_master"], {}, SchemaError, "'name_master'; choose another suffix="),
         ([], {"memory": "20KB"}, BudgetError, r"give memory=\d+ or more"),
         ([], {"memory": "2MB", "partitions": 64}, BudgetError, "or fewer partitions"),
-        ([], {"memory": "plenty"}, OptionError, 'give bytes or text such as "64MB"'),
+        ([], {"memory": "plenty"}, OptionError, 'give bytes or a string such as "64MB"'),
         ([], {"partitions": 0}, OptionError, "partitions=0 must be a whole number"),
         ([], {"partitions": 1.5}, OptionError, "partitions=1.5 must be a whole number"),
         ([], {"partitions": True}, OptionError, "partitions=True must be a whole number"),
