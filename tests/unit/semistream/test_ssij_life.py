@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin import SSIJ, Master, OptionError, SchemaError, VersionNotFoundError
+from adjoin import SSIJ, Master, OptionError, VersionNotFoundError
 from tests.oracle import Predicate, assert_same_rows, expected
 
 ROWS = 3000
