@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame, functions
 
 ROUTED_PLAN = (
-    "rangepartitioning(xxhash64(shiftright(key",
-    "xxhash64(key",
+    "rangepartitioning(xxhash64(shiftright(",
+    ", xxhash64(",
     "MapInArrow",
 )  # the same words as in the plan of `enrich`
 _GROUP_BITS = 9  # 16 pages of 49 rows, rounded down to a power of two: what `enrich` computes for this master
