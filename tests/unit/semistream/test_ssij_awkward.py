@@ -127,7 +127,7 @@ def test_an_endless_distance_matches_every_key(tmp_path):
 
 @pytest.mark.parametrize("on", [{"a": "id", "b": "id"}, ["id", "id"]])
 def test_a_key_named_twice_is_refused(on, tmp_path):
-    with pytest.raises(OptionError, match="each once"):
+    with pytest.raises(SchemaError, match="must name the key"):
         SSIJ(build(products(10), tmp_path), on=on, memory="2MB")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin import SSIJ, Master, OptionError, VersionNotFoundError
+from adjoin import SSIJ, Master, OptionError, SchemaError, VersionNotFoundError
 from tests.oracle import Predicate, assert_same_rows, expected
 
 ROWS = 3000
@@ -111,7 +111,7 @@ def test_columns_come_in_the_order_asked_for(tmp_path):
     [
         ({"columns": "name"}, OptionError, "list of names"),
         ({"between": "ab"}, OptionError, "list of names"),
-        ({"on": {"a": "id", "b": "id"}}, OptionError, "each once"),
+        ({"on": {"a": "id", "b": "id"}}, SchemaError, "must name the key"),
         ({"input_rows": "5"}, OptionError, "input_rows='5'"),
         ({"deadline": [1]}, OptionError, r"deadline=\[1\]"),
         ({"max_scan": 1.5}, OptionError, "max_scan=1.5"),
