@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from adjoin.master.casts import widens
 from adjoin.parts.columns import LaidOut, columns_over, read_as
 
 KEY_ID = 0
@@ -45,6 +46,17 @@ class StoredColumns:
         """Where a layout has the column with this place here; None if it lacks it."""
         wanted = self.ids[column]
         return layout.ids.index(wanted) if wanted in layout.ids else None
+
+    def fault_of(self, layout: PageLayout) -> str:
+        """Why pages of this layout cannot be read as these columns, else nothing."""
+        if len(layout.ids) != len(layout.schema) or len(set(layout.ids)) != len(layout.ids):
+            return f"a layout has the ids {layout.ids} for {len(layout.schema)} columns"
+        for at, field in enumerate(self.schema):
+            place = self.place_of(layout, at)
+            held = field.type if place is None else layout.schema.field(place).type
+            if not widens(held, field.type):
+                return f"pages hold {held} where column {field.name!r} is {field.type}"
+        return ""
 
     def laid_out(self) -> LaidOut:
         """Where kernels find these columns in pages of each layout."""

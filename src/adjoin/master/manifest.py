@@ -5,7 +5,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -270,7 +270,7 @@ class Manifest:
         _require_types(saved)
         schema = _schema_from_json(saved["schema"])
         key = tuple(saved["key"])
-        return cls(
+        manifest = cls(
             id=saved["id"],
             version=saved["version"],
             revision=saved["revision"],
@@ -298,6 +298,23 @@ class Manifest:
             marks=saved["marks"],
             latest=cls._latest_from_json(saved["latest"], data_directory) if saved["latest"] else None,
         )
+        manifest._require_consistent()
+        return manifest
+
+    def _require_consistent(self) -> None:
+        """Raise a ValueError if the entries contradict each other."""
+        if not self.key:
+            raise ValueError("the key has no column")
+        if len(self.columns) != len(self.schema):
+            raise ValueError(f"{len(self.columns)} ids for {len(self.schema)} columns")
+        for layout in self.layouts:
+            fault = self.stored.fault_of(layout)
+            if fault:
+                raise ValueError(fault)
+        if any(file.layout >= len(self.layouts) for file in self.files):
+            raise ValueError("a file has none of the layouts")
+        if same_shape(self.layouts, PageLayout(self.stored.ids, self.stored_schema)) is None:
+            raise ValueError("there is no layout for new pages")
 
     @classmethod
     def _latest_from_json(cls, saved: dict[str, Any], data_directory: str) -> Latest:
@@ -396,7 +413,17 @@ def _schema_to_json(schema: pa.Schema) -> str:
 
 
 def _schema_from_json(saved: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved)))
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved)))
+    _require_names(schema)
+    return schema
+
+
+def _require_names(fields: Iterable[pa.Field]) -> None:
+    """Raise a ValueError if the name of a field, at any depth, is no UTF-8: Arrow decodes names when asked."""
+    for field_ in fields:
+        type_ = field_.type.value_type if pa.types.is_dictionary(field_.type) else field_.type
+        field_.name.encode()
+        _require_names(type_.field(at) for at in range(type_.num_fields))
 
 
 def now() -> str:

@@ -1,5 +1,6 @@
 """Files whose checksums are right and which say what adjoin never writes; arguments that make no sense."""
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,7 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         ("pages", -1),
         ("key", [1]),
         ("key", "id"),
+        ("key", []),
         ("schema", ""),
         ("schema", "/////0ABAAAQ"),
         ("codec", {"kind": "hashed", "hash_bits": 64}),
@@ -43,6 +45,8 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         ("files", [{"name": "../../../etc/passwd"}]),
         ("index", {"name": "../x", "checksum": "0", "capacity": 0}),
         ("columns", [None]),
+        ("columns", [1]),
+        ("layouts", []),
         ("numbered", {"a": "b"}),
         ("latest", 7),
         ("fill", "much"),
@@ -51,6 +55,34 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 def test_a_manifest_that_says_what_is_never_written_is_named(master: Master, name: str, value: Any) -> None:
     path = Path(Home(master.path).manifest_path(1))
     reseal(path, lambda saved: {**saved, name: value})
+    with pytest.raises(CorruptionError, match=str(path)):
+        Master.open(master.path)
+
+
+@pytest.mark.parametrize("change", [{"ids": [1]}, {"ids": [2, 1, 3]}, {"ids": [1, 1, 1]}])
+def test_layouts_that_cannot_be_those_of_the_columns_are_named(
+    master: Master, change: dict[str, Any]
+) -> None:
+    path = Path(Home(master.path).manifest_path(1))
+    reseal(path, lambda saved: {**saved, "layouts": [{**saved["layouts"][0], **change}]})
+    with pytest.raises(CorruptionError, match=str(path)):
+        Master.open(master.path)
+
+
+@pytest.mark.parametrize("name", ["schema", "layouts"])
+def test_names_of_columns_that_are_no_utf8_are_damage(master: Master, name: str) -> None:
+    path = Path(Home(master.path).manifest_path(1))
+
+    def lie(schema: str) -> str:
+        return base64.b64encode(base64.b64decode(schema).replace(b"name", b"n\xe5me")).decode()
+
+    def changed(saved: dict[str, Any]) -> dict[str, Any]:
+        if name == "schema":
+            return {**saved, "schema": lie(saved["schema"])}
+        layout = saved["layouts"][0]
+        return {**saved, "layouts": [{**layout, "schema": lie(layout["schema"])}]}
+
+    reseal(path, changed)
     with pytest.raises(CorruptionError, match=str(path)):
         Master.open(master.path)
 
