@@ -88,17 +88,19 @@ class Input:
         return pa.Table.from_batches(self.batches, schema=self._schema)
 
 
-def expected(left: pa.Table, right: pa.Table, condition: str) -> list[tuple[int, int]]:
+def expected(left: pa.Table, right: pa.Table, condition: str) -> pa.Array:
+    """The pairs of numbers of the rows that match, as `pairs_of` gives them."""
     with duckdb.connect() as connection:
         connection.register("l", left)
         connection.register("r", right)
-        return sorted(connection.sql(f"SELECT l.l, r.r FROM l JOIN r ON {condition}").fetchall())
+        pairs = connection.sql(f"SELECT l.l, r.r FROM l JOIN r ON {condition}").to_arrow_table()
+    return pairs_of(pairs.to_batches())
 
 
-def pairs_of(batches: list[pa.RecordBatch]) -> list[tuple[int, int]]:
-    return sorted(
-        pair for batch in batches for pair in zip(batch["l"].to_pylist(), batch["r"].to_pylist(), strict=True)
-    )
+def pairs_of(batches: list[pa.RecordBatch]) -> pa.Array:
+    """The pairs of numbers in these results, each pair as one integer, in order."""
+    packed = [batch["l"].to_numpy() << 32 | batch["r"].to_numpy() for batch in batches]
+    return pa.array(np.sort(np.concatenate([np.empty(0, np.int64), *packed])))
 
 
 def small(name: str, *, is_tight: bool = True, **options: Any) -> SpillingJoin:

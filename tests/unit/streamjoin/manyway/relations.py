@@ -96,22 +96,25 @@ class Tree:
         self.batches[relation].append(batch)
         return batch
 
-    def expected(self) -> list[tuple[int, ...]]:
+    def expected(self) -> pa.Table:
+        """The numbers of the rows of every result, as `found` gives them."""
         with duckdb.connect() as connection:
             for number, name in enumerate(self.names):
                 table = pa.Table.from_batches(self.batches[number], schema=self.schema(number))
                 connection.register(name, table)
-            shown = ", ".join(f"{name}.n" for name in self.names)
+            shown = ", ".join(f"{name}.n AS {name}_n" for name in self.names)
             query = f"SELECT {shown} FROM {', '.join(self.names)} WHERE {' AND '.join(self.on)}"
-            return sorted(connection.sql(query).fetchall())
+            results = connection.sql(query).to_arrow_table()
+        return self.found(results.to_batches())
 
-    def found(self, batches: list[pa.RecordBatch]) -> list[tuple[int, ...]]:
-        columns = [f"{name}_n" for name in self.names]
-        return sorted(
-            row
-            for batch in batches
-            for row in zip(*(batch[column].to_pylist() for column in columns), strict=True)
-        )
+    def found(self, batches: list[pa.RecordBatch]) -> pa.Table:
+        """The numbers of the rows of these results, in order."""
+        columns = [
+            np.concatenate([np.empty(0, np.int64), *(batch[f"{name}_n"].to_numpy() for batch in batches)])
+            for name in self.names
+        ]
+        order = np.lexsort(columns)
+        return pa.table({name: column[order] for name, column in zip(self.names, columns, strict=True)})
 
     def join(self, name: str, *, is_tight: bool = True, **options: Any) -> ManyInputJoin:
         """Blocks of a page, hardly more memory than the least, on a simulated clock and disk."""
