@@ -63,7 +63,7 @@ $(OLDEST)/.ready: $(READY)
 	@touch $@
 
 soak: $(READY) ## join a stream for MINUTES=30 while the master changes, and watch memory and files
-	ADJOIN_SOAK_MINUTES=$(or $(MINUTES),30) $(BIN)/python -m pytest -s tests/spark/test_soak.py
+	ADJOIN_SOAK_MINUTES=$(or $(MINUTES),30) $(BIN)/python -m pytest -m slow -s tests/spark/test_soak.py
 
 torture: $(READY) ## kill, damage, fill, fuzz and race for MINUTES=5, with SEED=1; see docs/reliability.md
 	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1) $(ARGS)

@@ -1,6 +1,6 @@
 """A stream joined without an end, while another process changes the master and vacuums it.
 
-One minute as a test; `make soak MINUTES=30` runs the same for longer.
+One minute among the slow tests; `make soak MINUTES=30` runs the same for longer.
 """
 
 import json
@@ -131,6 +131,7 @@ def soak(tmp_path: Path) -> Iterator[Soak]:
     until(lambda: not list((tmp_path / "arenas").iterdir()), what="a directory without arenas")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 * MINUTES + 120)
 def test_every_row_is_explained_and_nothing_grows(soak):
     until((soak.work / "progress").exists, 90, "a first micro-batch")
