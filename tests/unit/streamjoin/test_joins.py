@@ -138,7 +138,8 @@ def test_tuples_have_the_memory_of_reactive_phases_until_there_is_one(name):
         assert join.metrics()["results_reactive"] > 0
         found += list(join.finish())
         assert join.metrics()["peak_bytes"] <= join.metrics()["memory_bytes"]
-    assert kept[1] < 0.95 * kept[0]
+    least_share = {"xjoin": 0.05}.get(name, 0.1)  # it joins one partition at a time
+    assert kept[1] < (1 - least_share) * kept[0]
     assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
 
 
