@@ -7,6 +7,7 @@ import pytest
 
 from tests.faults.world import SCENARIOS
 
+QUICK = ("apply", "compact", "sequence")
 _CHILD = """
 import os, shutil, signal, sys
 from pathlib import Path
@@ -36,7 +37,9 @@ print(step)
 """
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SCENARIOS]
+)
 def test_a_killed_process_leaves_whole_versions(name: str, tmp_path: Path) -> None:
     """The child is killed with signal 9 before every third of its steps."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])}

@@ -6,7 +6,7 @@ from adjoin.master import files
 from tests.faults.world import SCENARIOS, PowerCut, World, fresh
 
 
-@pytest.mark.parametrize("survives", ["all", "nothing", "names"])
+@pytest.mark.parametrize("survives", [pytest.param("all", marks=pytest.mark.slow), "nothing", "names"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_power_goes_before_any_step(
     name: str, survives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,7 +27,7 @@ STEPS = {
 }
 """In the order of time: what is logged of the source, the record of the version before and after it has its
 name, rows in the middle of the join and behind it, what the sink notes, what the query notes."""
-FEW_STEPS = {"files": ["link", "last row"], "foreach": ["written"]}
+FEW_STEPS = {"files": ["last row"], "foreach": ["written"]}
 UNDECIDED = {"offsets", "body", "link"}
 """Steps at which no version is recorded yet."""
 

@@ -103,7 +103,17 @@ def test_options_of_joins_of_streams(name):
         check_option(TWO.get(name) or MANY[name], usual, option)
 
 
-@pytest.mark.parametrize("name", ["ssij", "hybridjoin", "xhybridjoin+front", "meshjoin", "inlj", "auto"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssij",
+        "hybridjoin",
+        "xhybridjoin+front",
+        "meshjoin",
+        "inlj",
+        pytest.param("auto", marks=pytest.mark.slow),
+    ],
+)
 def test_options_of_joins_with_a_master(name, tmp_path):
     assert name in ALGORITHM_NAMES
     master = Master.build(pa.table({"k": [1, 2], "m": [1, 2]}), key="k", path=tmp_path / "m")

@@ -152,6 +152,7 @@ def test_a_point_that_stands_in_two_figures_is_measured_once(tmp_path, monkeypat
     assert found["second", "high"] == [24, 42, 28]
 
 
+@pytest.mark.slow
 def test_the_same_figure_gives_the_same_numbers_again(tmp_path, monkeypatch):
     world = World(scale=1, data=tmp_path)
     monkeypatch.setitem(figures(), "small", small())

@@ -74,10 +74,10 @@ RANGE = {"between": ["low", "high"], "deadline": 3600.0}
     [
         ("ssij by range", "48MB", 20_000),
         ("ssij", "12MB", 10_000),
-        ("ssij", "12MB", 200),
-        ("ssij", "48MB", 100_000),
+        pytest.param("ssij", "12MB", 200, marks=pytest.mark.slow),
+        pytest.param("ssij", "48MB", 100_000, marks=pytest.mark.slow),
         pytest.param("ssij+front", "12MB", 10_000, marks=pytest.mark.slow),
-        ("hybridjoin", "12MB", 10_000),
+        pytest.param("hybridjoin", "12MB", 10_000, marks=pytest.mark.slow),
         pytest.param("xhybridjoin", "24MB", 50_000, marks=pytest.mark.slow),
         pytest.param("meshjoin", "12MB", 10_000, marks=pytest.mark.slow),
         ("cmeshjoin", "24MB", 50_000),

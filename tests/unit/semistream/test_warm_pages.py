@@ -343,6 +343,6 @@ class WarmPages(WarmMachine):
 
 
 WarmPages.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestWarmPages = WarmPages.TestCase

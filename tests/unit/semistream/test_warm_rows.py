@@ -428,6 +428,6 @@ class WarmRows(WarmMachine):
 
 
 WarmRows.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestWarmRows = WarmRows.TestCase

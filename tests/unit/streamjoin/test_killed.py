@@ -103,7 +103,7 @@ for step in range(STEPS + 1):
     "name",
     [
         "diner",
-        "miner",
+        pytest.param("miner", marks=pytest.mark.slow),
         pytest.param("hmj", marks=pytest.mark.slow),
         pytest.param("rpj", marks=pytest.mark.slow),
     ],

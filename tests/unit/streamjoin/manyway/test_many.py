@@ -58,7 +58,7 @@ def arrivals(most_rows):
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("name", JOINS)
 @given(tree=trees(), items=arrivals(80))
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_every_result_comes_exactly_once(name, is_restored, tree, items):
     check_every_result(name, is_restored, tree, items, is_tight=True)
 
