@@ -155,6 +155,7 @@ def test_vacuum_leaves_files_alone_that_executors_have_written(
     assert seen == [Vacuumed((), 0, 0)]
 
 
+@pytest.mark.slow
 def test_attempts_that_fail_are_tried_again_and_leave_nothing(tmp_path: Path) -> None:
     programs.run("on_retries", tmp_path, work=tmp_path / "logs")
     failed = read_json(tmp_path / "report.json")

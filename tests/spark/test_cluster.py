@@ -12,6 +12,8 @@ from tests.spark.on_cluster import COLD_AT, FAULTS, LOST_AT, ROWS
 from tests.spark.programs import Program, read_json, until
 from tests.spark.shop import build, products, rows_of, sales, wanted, write_batches
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:

@@ -176,6 +176,7 @@ def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch
         java_home()
 
 
+@pytest.mark.slow
 def test_spark_runs_on_packaged_java(tmp_path: Path) -> None:
     """Batch and streaming, in a process that sees every tool of this machine but java."""
     tools = tmp_path / "tools"
