@@ -129,8 +129,8 @@ _SSIJ = frozenset({"range", "filter", "store", "thresholds"})
 _QUEUED = frozenset({"range", "filter", "store"})
 _SCANNING = frozenset({"range", "store"})
 OPERATORS = [
-    Subject("Reference", Reference, frozenset({"range"})),
-    Subject("SSIJ", SSIJ, _SSIJ),
+    Subject("Reference", Reference, frozenset({"range"}), one_of=8),
+    Subject("SSIJ", SSIJ, _SSIJ, one_of=2),
     Subject("SSIJOnPageFile", SSIJOnPageFile, _SSIJ, one_of=8),
     Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=8, room_bytes=2 * ROOM_BYTES),
     Subject(
