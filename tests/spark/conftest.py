@@ -10,6 +10,9 @@ from pyspark.sql import SparkSession
 from adjoin.spark.java import ensure_java
 from tests.spark.cluster import Cluster
 
+# Every Java of the tests lives for a few minutes at most: most of what the second compiler does never pays.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
