@@ -5,6 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 OLDEST := .venv-spark41
 QUICK := $(addprefix tests/spark/test_,enrich.py types.py streaming.py connect.py)
+TWICE := --numprocesses 2 --dist worksteal
 CODE = $(wildcard src tests benchmarks examples)
 
 help: ## list the targets
@@ -34,7 +35,7 @@ test-on-spark: $(READY)
 	$(BIN)/python -m pytest tests/spark $(ARGS) || [ $$? = 5 ]
 
 test-in-process: $(READY)
-	$(BIN)/python -m pytest --ignore tests/spark $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest --ignore tests/spark $(TWICE) $(ARGS) || [ $$? = 5 ]
 
 test-slow: $(READY) ## run the tests that `make test` leaves out, those on Spark next to the others
 	@$(MAKE) --no-print-directory --jobs 2 test-slow-on-spark test-slow-in-process
@@ -43,7 +44,7 @@ test-slow-on-spark: $(READY)
 	$(BIN)/python -m pytest -m slow tests/spark tests/torture $(ARGS) || [ $$? = 5 ]
 
 test-slow-in-process: $(READY)
-	$(BIN)/python -m pytest -m slow --ignore tests/spark --ignore tests/torture $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -m slow --ignore tests/spark --ignore tests/torture $(TWICE) $(ARGS) || [ $$? = 5 ]
 
 # Spark 4.1 leaves sockets to the garbage collector, which complains.
 test-spark-versions: $(READY) $(OLDEST)/.ready ## a quick run of the Spark tests on the oldest and the newest version

@@ -17,7 +17,7 @@ from adjoin.semistream.ssij.options import Deadline
 from tests.odd_columns import MANY, TWO
 
 NEVER: tuple[Any, ...] = (
-    *("x", "", b"1", [1], {}, (), 1j, object(), np.array([1, 2]), np.datetime64("nat")),
+    *("x", "", b"1", [1], {}, (), 1j, Ellipsis, np.array([1, 2]), np.datetime64("nat")),
     *(True, False, np.bool_(True), math.nan, np.float32("nan"), Decimal("NaN"), Decimal("sNaN")),
     *(-1, -(10**400), -math.inf, -0.5, Decimal(-1), np.int64(-1), datetime.timedelta(-1)),
 )
@@ -68,6 +68,10 @@ OF_MASTERS += (
     "is_paced",
     "how",
 )
+
+
+def shown(value):
+    return f"{value!r:.30}"
 
 
 def attempt(make: Any, options: dict[str, Any], wrong: dict[str, Any]) -> bool:
@@ -122,7 +126,7 @@ def test_options_of_joins_with_a_master(name, tmp_path):
         check_option(algorithm_named(name), usual, option)
 
 
-@pytest.mark.parametrize("seconds", [*NEVER, 10**400, math.inf, 1e300], ids=repr)
+@pytest.mark.parametrize("seconds", [*NEVER, 10**400, math.inf, 1e300], ids=shown)
 def test_times_in_which_nothing_arrives(seconds, tmp_path):
     if isinstance(seconds, datetime.timedelta):
         seconds = -1
@@ -139,7 +143,7 @@ def test_times_in_which_nothing_arrives(seconds, tmp_path):
                 list(join.run([Pause(seconds)]))
 
 
-@pytest.mark.parametrize("deadline", [*NEVER, 10**400, math.inf, 0, 0.0, datetime.timedelta(0)], ids=repr)
+@pytest.mark.parametrize("deadline", [*NEVER, 10**400, math.inf, 0, 0.0, datetime.timedelta(0)], ids=shown)
 def test_deadlines_that_are_none(deadline, tmp_path):
     master = Master.build(pa.table({"k": [1, 2]}), key="k", path=tmp_path / "m")
     with pytest.raises(AdjoinError), SSIJ(master, on="k", deadline=deadline) as join:

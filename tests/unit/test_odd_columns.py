@@ -30,6 +30,7 @@ def outcomes(first: int, last: int, step: int) -> dict[str, int]:
     return counted
 
 
+@pytest.mark.slow
 def test_types_that_aborted_the_process_pass():
     """Each of them through one operator."""
     step = len(OPERATORS) + 1

@@ -24,7 +24,13 @@ EACH = pytest.mark.parametrize("name", ["miner", pytest.param("mjoin", marks=pyt
 """MJoin shares all but its flush policy with MINER."""
 SHAPES = pytest.mark.parametrize(
     ("parents", "has_one_key"),
-    [([0], False), (CHAIN, False), (HUB, False), (SNOWFLAKE, False), (HUB, True)],
+    [
+        ([0], False),
+        (CHAIN, False),
+        pytest.param(HUB, False, marks=pytest.mark.slow),
+        pytest.param(SNOWFLAKE, False, marks=pytest.mark.slow),
+        (HUB, True),
+    ],
     ids=["two", "chain", "hub", "snowflake", "one key"],
 )
 
