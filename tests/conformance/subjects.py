@@ -129,25 +129,25 @@ _SSIJ = frozenset({"range", "filter", "store", "thresholds"})
 _QUEUED = frozenset({"range", "filter", "store"})
 _SCANNING = frozenset({"range", "store"})
 OPERATORS = [
-    Subject("Reference", Reference, frozenset({"range"}), one_of=8),
-    Subject("SSIJ", SSIJ, _SSIJ, one_of=2),
-    Subject("SSIJOnPageFile", SSIJOnPageFile, _SSIJ, one_of=8),
-    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=8, room_bytes=2 * ROOM_BYTES),
+    Subject("Reference", Reference, frozenset({"range"}), one_of=12),
+    Subject("SSIJ", SSIJ, _SSIJ, one_of=4),
+    Subject("SSIJOnPageFile", SSIJOnPageFile, _SSIJ, one_of=12),
+    Subject("FrontStagedSSIJ", FrontStage(SSIJ), _SSIJ, one_of=12, room_bytes=2 * ROOM_BYTES),
     Subject(
         "FrontStagedSSIJOnPageFile",
         FrontOnPageFile,
         _SSIJ,
-        one_of=8,
+        one_of=12,
         room_bytes=4 * ROOM_BYTES,
     ),
-    Subject("HybridJoin", HybridJoin, _QUEUED, one_of=8),
-    Subject("XHybridJoin", XHybridJoin, _QUEUED, one_of=8),
-    Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED, one_of=8),
-    Subject("MeshJoin", MeshJoin, _SCANNING, one_of=8),
-    Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=8),
-    Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=8, room_bytes=2 * ROOM_BYTES),
-    Subject("AutoJoin", AutoJoin, frozenset({"range", "store"}), one_of=8),
-    Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=8, room_bytes=2 * ROOM_BYTES),
+    Subject("HybridJoin", HybridJoin, _QUEUED, one_of=12),
+    Subject("XHybridJoin", XHybridJoin, _QUEUED, one_of=12),
+    Subject("IndexNestedLoopJoin", IndexNestedLoopJoin, _QUEUED, one_of=12),
+    Subject("MeshJoin", MeshJoin, _SCANNING, one_of=12),
+    Subject("RMeshJoin", RMeshJoin, _SCANNING, one_of=12),
+    Subject("CMeshJoin", CMeshJoin, _SCANNING, one_of=12, room_bytes=2 * ROOM_BYTES),
+    Subject("AutoJoin", AutoJoin, frozenset({"range", "store"}), one_of=12),
+    Subject("FrontStagedXHybridJoin", FrontStage(XHybridJoin), _QUEUED, one_of=12, room_bytes=2 * ROOM_BYTES),
 ]
 
 

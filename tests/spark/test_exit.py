@@ -7,11 +7,11 @@ import pytest
 from tests.spark.programs import Program
 
 COMPLAINT = re.compile(r"py4j|Traceback|ListenerBus", re.IGNORECASE)
-SLOW = [pytest.param(end, code, marks=pytest.mark.slow) for end, code in [("sys.exit", 0), ("error", 1)]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("end", "code"), [("last line", 0), *SLOW, pytest.param("stopped query", 0, marks=pytest.mark.slow)]
+    ("end", "code"), [("last line", 0), ("sys.exit", 0), ("error", 1), ("stopped query", 0)]
 )
 def test_nothing_is_said_of_listeners_that_are_gone(tmp_path, end, code):
     program = Program("on_exit", tmp_path, end, work=tmp_path / "logs")

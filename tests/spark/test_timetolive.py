@@ -111,6 +111,7 @@ def test_keys_expire_by_event_time_through_crashes_and_replays(spark, tmp_path: 
     )
 
 
+@pytest.mark.slow
 def test_the_master_stays_small(spark, tmp_path: Path):
     """Each batch brings new keys alone; those of the last five hours live."""
     build(SEEN.empty_table(), tmp_path / "seen").close()

@@ -57,7 +57,7 @@ def arrivals(most_rows):
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize(("name", "kind"), each(KINDS))
 @given(items=arrivals(250), keys=st.sampled_from([12, 60, 2_000]), seed=st.integers(0, 99))
-@settings(max_examples=4)
+@settings(max_examples=3)
 def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, seed):
     check_every_pair(name, kind, is_restored, items, keys, seed, is_tight=True)
 
