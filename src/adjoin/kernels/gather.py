@@ -3,10 +3,10 @@
 A page lies in the arena as the bytes of its Arrow message; `offset[slot]` is where one of its
 buffers begins, counted from `base[slot]`, or negative where the page has none (a column without nulls).
 
-Where others can change the arena, nothing outside of a slot is read, whatever pages and offsets say: kernels
-return SOUND, or a slot of which something outside was wanted. `rooms` are then the bytes of a slot, and of
-the last one. Otherwise `rooms` are empty: pages were verified as they came, and to look at every place again
-would take half as long as to copy it.
+Whatever pages and offsets say, nothing outside of a slot is read: kernels return SOUND, or a slot of which
+something outside was wanted. `rooms` are the bytes of a slot, and of the last one. Places are looked at first
+and copied then: the loop that copies waits for memory, and the fewer steps it has, the more places are on
+their way at once.
 """
 
 import numpy as np
@@ -16,6 +16,7 @@ from adjoin.kernels.memory import memcpy
 from adjoin.kernels.types import Array
 
 SOUND = -1
+_NOWHERE = -1
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -33,23 +34,37 @@ def any_present(slots: Array, offset: Array) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _find_places(
+    base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, width: int, more: int
+) -> tuple[Array, int]:
+    """Where the value of each place begins in the arena, and `more` bytes behind it are in its slot as well.
+
+    _NOWHERE where the page has no such buffer, or would have it outside of its slot.
+    """
+    room, last_room, last = rooms[0], rooms[1], len(base) - 1
+    found = np.empty(len(slots), np.int64)
+    bad = SOUND
+    for i in range(len(slots)):
+        slot = slots[i]
+        row, begin = np.int64(rows[i]), np.int64(offset[slot])
+        here = last_room if slot == last else room
+        is_inside = (begin >= 0) & (row >= 0) & (begin + (row + 1) * width + more <= here)
+        found[i] = base[slot] + begin + row * width if is_inside else _NOWHERE
+        bad = slot if (begin >= 0) & (not is_inside) else bad
+    return found, bad
+
+
+@njit(cache=True, nogil=True)
 def gather_bits(
     arena: Array, base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, out: Array
 ) -> tuple[int, int]:
     """Copy one bit per place (set where the page has no such buffer); returns the number of zeros too."""
+    places, bad = _find_places(base, rooms, offset, slots, rows >> 3, 1, 0)
     zeros = 0
-    is_open = len(rooms) > 0
-    room, last_room = (rooms[0], rooms[1]) if is_open else (np.int64(0), np.int64(0))
-    bad = SOUND
     for i in range(len(slots)):
-        slot = slots[i]
         bit = 1
-        if offset[slot] >= 0:
-            at = np.int64(offset[slot]) + (rows[i] >> 3)
-            if not is_open or (rows[i] >= 0 and at < room_of(slot, len(base), room, last_room)):
-                bit = (arena[base[slot] + at] >> (rows[i] & 7)) & 1
-            else:
-                bad = slot
+        if places[i] != _NOWHERE:
+            bit = (arena[places[i]] >> (rows[i] & 7)) & 1
         if bit:
             out[i >> 3] |= np.uint8(1 << (i & 7))
         else:
@@ -63,23 +78,9 @@ def gather_words(
 ) -> int:
     """Copy one value per place; `arena` and `out` are views of the value's width (1, 2, 4 or 8)."""
     width = arena.itemsize
-    if len(rooms) == 0:
-        for i in range(len(slots)):
-            slot = slots[i]
-            out[i] = arena[(base[slot] + offset[slot]) // width + rows[i]]
-        return SOUND
-    room, last_room = rooms[0], rooms[1]
-    bad = SOUND
+    places, bad = _find_places(base, rooms, offset, slots, rows, width, 0)
     for i in range(len(slots)):
-        slot = slots[i]
-        row = np.int64(rows[i])
-        begin = np.int64(offset[slot])
-        if begin >= 0 and row >= 0 and begin + (row + 1) * width <= room_of(slot, len(base), room, last_room):
-            out[i] = arena[(base[slot] + begin) // width + row]
-        else:
-            out[i] = 0
-            if begin >= 0:
-                bad = slot
+        out[i] = arena[places[i] // width] if places[i] != _NOWHERE else 0
     return bad
 
 
@@ -90,21 +91,10 @@ def gather_wide(
     """Copy `width` bytes per place; `out` is zeros."""
     source = arena.ctypes.data
     target = out.ctypes.data
-    if len(rooms) == 0:
-        for i in range(len(slots)):
-            slot = slots[i]
-            memcpy(target + i * width, source + base[slot] + offset[slot] + rows[i] * width, width)
-        return SOUND
-    room, last_room = rooms[0], rooms[1]
-    bad = SOUND
+    places, bad = _find_places(base, rooms, offset, slots, rows, width, 0)
     for i in range(len(slots)):
-        slot = slots[i]
-        row = np.int64(rows[i])
-        begin = np.int64(offset[slot])
-        if begin >= 0 and row >= 0 and begin + (row + 1) * width <= room_of(slot, len(base), room, last_room):
-            memcpy(target + i * width, source + base[slot] + begin + row * width, width)
-        elif begin >= 0:
-            bad = slot
+        if places[i] != _NOWHERE:
+            memcpy(target + i * width, source + places[i], width)
     return bad
 
 
@@ -120,37 +110,23 @@ def gather_spans(
     begin: Array,
     out: Array,
 ) -> int:
-    """Where each place's bytes (or list items) begin in its page, and the running total of their lengths.
+    """Where each place's list items begin in its page, and the running total of their number.
 
     `arena` is a view of the width of the offsets. No span of a page ends behind `most` times its room.
     """
     width = arena.itemsize
+    places, bad = _find_places(base, rooms, offset, slots, rows, width, width)
+    room, last_room, last_slot = rooms[0], rooms[1], len(base) - 1
     total = 0
-    if len(rooms) == 0:
-        out[0] = 0
-        for i in range(len(slots)):
-            slot = slots[i]
-            word = (base[slot] + offset[slot]) // width + rows[i]
-            begin[i] = arena[word]
-            total += np.int64(arena[word + 1]) - np.int64(arena[word])
-            out[i + 1] = total
-        return SOUND
-    room, last_room = rooms[0], rooms[1]
-    bad = SOUND
     out[0] = 0
     for i in range(len(slots)):
-        slot = slots[i]
-        row = np.int64(rows[i])
-        at = np.int64(offset[slot])
-        here = room_of(slot, len(base), room, last_room)
         first, last = np.int64(0), np.int64(0)
-        if at >= 0 and row >= 0 and at + (row + 2) * width <= here:
-            word = (base[slot] + at) // width + row
+        if places[i] != _NOWHERE:
+            word = places[i] // width
             first, last = np.int64(arena[word]), np.int64(arena[word + 1])
-        elif at >= 0:
-            bad = slot
+        here = last_room if slots[i] == last_slot else room
         if first < 0 or last < first or last > here * most:
-            bad = slot
+            bad = slots[i]
             first, last = np.int64(0), np.int64(0)
         begin[i] = first
         total += last - first
@@ -159,37 +135,53 @@ def gather_spans(
 
 
 @njit(cache=True, nogil=True)
-def gather_bytes(
+def gather_extents(
     arena: Array,
     base: Array,
     rooms: Array,
     offset: Array,
+    data_offset: Array,
     slots: Array,
+    rows: Array,
     begin: Array,
-    ends: Array,
     out: Array,
 ) -> int:
-    """Copy the spans that `gather_spans` found, one behind the other."""
-    source = arena.ctypes.data
-    target = out.ctypes.data
-    if len(rooms) == 0:
-        for i in range(len(slots)):
-            slot = slots[i]
-            if ends[i + 1] > ends[i]:
-                memcpy(target + ends[i], source + base[slot] + offset[slot] + begin[i], ends[i + 1] - ends[i])
-        return SOUND
-    room, last_room = rooms[0], rooms[1]
-    bad = SOUND
+    """Where each place's bytes begin in the arena, and the running total of their lengths.
+
+    `arena` is a view of the width of the offsets, `data_offset` is that of the bytes.
+    """
+    width = arena.itemsize
+    places, bad = _find_places(base, rooms, offset, slots, rows, width, width)
+    room, last_room, last_slot = rooms[0], rooms[1], len(base) - 1
+    total = 0
+    out[0] = 0
     for i in range(len(slots)):
         slot = slots[i]
+        begin[i] = 0
+        if places[i] != _NOWHERE:
+            word = places[i] // width
+            first, last = np.int64(arena[word]), np.int64(arena[word + 1])
+            at = np.int64(data_offset[slot])
+            here = last_room if slot == last_slot else room
+            if last != first:
+                if at < 0 or first < 0 or last < first or last > here - at:
+                    bad = slot
+                else:
+                    begin[i] = base[slot] + at + first
+                    total += last - first
+        out[i + 1] = total
+    return bad
+
+
+@njit(cache=True, nogil=True)
+def gather_bytes(arena: Array, begin: Array, ends: Array, out: Array) -> None:
+    """Copy what `gather_extents` found, one behind the other."""
+    source = arena.ctypes.data
+    target = out.ctypes.data
+    for i in range(len(begin)):
         length = ends[i + 1] - ends[i]
         if length > 0:
-            at = np.int64(offset[slot])
-            if at >= 0 and at + begin[i] + length <= room_of(slot, len(base), room, last_room):
-                memcpy(target + ends[i], source + base[slot] + at + begin[i], length)
-            else:
-                bad = slot
-    return bad
+            memcpy(target + ends[i], source + begin[i], length)
 
 
 @njit(cache=True, nogil=True)

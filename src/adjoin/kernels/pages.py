@@ -232,6 +232,26 @@ def read_scans(scan_first: Array, scan_last: Array, begin: int, end: int, reads:
 
 
 @njit(cache=True, nogil=True)
+def find_slots(slot_of_page: Array, page_of_slot: Array, pages: Array, slots: Array) -> bool:
+    """The slot of each page, negative if it has none; False if a slot is not that of its page."""
+    for i in range(len(pages)):
+        slot = slot_of_page[pages[i]]
+        if slot < -1 or slot >= len(page_of_slot) or (slot >= 0 and page_of_slot[slot] != pages[i]):
+            return False
+        slots[i] = slot
+    return True
+
+
+@njit(cache=True, nogil=True)
+def are_all(values: Array, places: Array, wanted: int) -> bool:
+    """Whether there is this value at all of these places."""
+    same = True
+    for i in range(len(places)):
+        same &= values[places[i]] == wanted
+    return same
+
+
+@njit(cache=True, nogil=True)
 def find_damage(
     arena: Array,
     words: Array,

@@ -208,7 +208,6 @@ class PageColumns:
         self.offsets: Array = arena.memory.array("offsets", count, np.int32).reshape(-1, arena.all_slots)
         self.rows: Array = arena.memory.array("rows", arena.all_slots, np.int32)
         self._views = {width: arena.view(width) for width in (1, 2, 4, 8)}
-        self._rooms: Array = arena.rooms if arena.memory.outlives else arena.rooms[:0]
         self.blame: Callable[[int], Exception] = lambda slot: arena.memory.damage(f"what is in slot {slot}")
 
     @staticmethod
@@ -347,7 +346,7 @@ class PageColumns:
         return pa.py_buffer(out), zeros
 
     def _source(self, ordinal: int, width: int) -> tuple[Array, Array, Array, Array]:
-        return self._views[width], self._arena.slot_base, self._rooms, self.offset(ordinal)
+        return self._views[width], self._arena.slot_base, self._arena.rooms, self.offset(ordinal)
 
     def _target(self, ordinal: int, width: int) -> tuple[Array, Array, Array]:
         return self._views[width], self._arena.slot_base, self.offset(ordinal)
@@ -358,7 +357,7 @@ class PageColumns:
             raise self.blame(bad_slot)
 
     def _spans(self, column: Column, places: "Places") -> tuple[Array, Array]:
-        """Where each place's bytes or items begin in its page, and the running total of their number."""
+        """Where each place's items begin in its page, or bytes in the arena; the running total of them."""
         ordinal = column.buffers[-1] if column.kind == "fixed_list" else column.buffers[1]
         if ordinal not in places.spans:
             begin = np.empty(len(places), np.int64)
@@ -366,9 +365,12 @@ class PageColumns:
             if column.kind == "fixed_list":
                 np.multiply(places.rows, column.width, out=begin)
                 ends[:] = np.arange(len(places) + 1, dtype=np.int64) * column.width
+            elif column.kind == "bytes":
+                source, data = self._source(ordinal, column.width), self.offset(column.buffers[2])
+                self.require(gather.gather_extents(*source, data, places.slots, places.rows, begin, ends))
             else:
                 source = self._source(ordinal, column.width)
-                most = _MOST_ITEMS if column.kind == "list" and not _has_values(column) else 8
+                most = 8 if _has_values(column) else _MOST_ITEMS
                 self.require(gather.gather_spans(*source, places.slots, places.rows, most, begin, ends))
             places.spans[ordinal] = begin, ends
         return places.spans[ordinal]
@@ -393,7 +395,7 @@ class PageColumns:
     def _bytes(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:
         begin, ends = self._spans(column, places)
         out = np.empty(int(ends[-1]), np.uint8)
-        self.require(gather.gather_bytes(*self._source(column.buffers[2], 1), places.slots, begin, ends, out))
+        gather.gather_bytes(self._views[1], begin, ends, out)
         return [_offset_buffer(ends, column.width), pa.py_buffer(out)], []
 
     def _list(self, column: Column, places: "Places") -> tuple[list[pa.Buffer], list[pa.Array]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adjoin.kernels.pages import move_pages
+from adjoin.kernels.pages import are_all, find_slots, move_pages
 from adjoin.kernels.types import Array
 from adjoin.kernels.utility import credit_pages
 from adjoin.parts.arena import Arena
@@ -87,10 +87,8 @@ class PageCache:
         Raises:
             CorruptionError: Somebody has changed the notes on that.
         """
-        slots: Array = self._slot_of_page[pages]
-        if slots.min(initial=ABSENT) < ABSENT or slots.max(initial=ABSENT) >= len(self._page_of_slot):
-            raise self._arena.memory.damage("what was noted on pages")
-        if ((slots != ABSENT) & (self._page_of_slot[slots] != pages)).any():
+        slots: Array = np.empty(len(pages), np.int32)
+        if not find_slots(self._slot_of_page, self._page_of_slot, pages, slots):
             raise self._arena.memory.damage("what was noted on pages")
         return slots
 
@@ -108,8 +106,10 @@ class PageCache:
         self._trusted[slots] = state
 
     def doubtful(self, slots: Array, state: int) -> Array:
-        """Of these slots those whose pages were not found sound in this state of the memory."""
-        return slots if state == _NEVER else slots[self._trusted[slots] != state]
+        """Of these slots those whose pages were not found sound in this state of the memory, each once."""
+        if state != _NEVER and are_all(self._trusted, slots, state):
+            return slots[:0]
+        return np.unique(slots if state == _NEVER else slots[self._trusted[slots] != state])
 
     def new_slots(self) -> Array:
         """Slots that have got a page since this object was made."""

@@ -259,11 +259,12 @@ class FrontStaged(SemiStreamJoin):
             same = self._keys.same(rows.batch, stream_row, places)
             stream_row, places = stream_row[same], Places(places.slots[same], places.rows[same])
         rows.matched[stream_row] = True
-        if self._spec.gives_master_columns:
-            for batch in self._output.matched(rows, stream_row, places):
-                cached.vouch(found)
-                yield batch
-        cached.vouch(found)
+        if not self._spec.gives_master_columns or len(stream_row) == 0:
+            cached.vouch(found)
+            return
+        for batch in self._output.matched(rows, stream_row, places):
+            cached.vouch(found)
+            yield batch
 
 
 def _declared(plain: pa.RecordBatch, schema: pa.Schema, orders: Orders) -> pa.RecordBatch:

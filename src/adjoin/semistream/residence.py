@@ -152,7 +152,7 @@ class Residence:
         if not self._memory.outlives:
             return
         state = self._memory.state()
-        doubtful = np.unique(self.cache.doubtful(slots, state))
+        doubtful = self.cache.doubtful(slots, state)
         if len(doubtful) == 0:
             return
         entries = self.index.take(self._pages_in(doubtful))
