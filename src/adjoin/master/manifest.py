@@ -419,7 +419,7 @@ def _schema_from_json(saved: str) -> pa.Schema:
 
 
 def _require_names(fields: Iterable[pa.Field]) -> None:
-    """Raise a ValueError if a name at any depth is not UTF-8: Arrow decodes names only when asked for them."""
+    """Raise a ValueError if a name, at any depth, is not UTF-8: Arrow decodes it only when asked for it."""
     for field_ in fields:
         type_ = field_.type.value_type if pa.types.is_dictionary(field_.type) else field_.type
         field_.name.encode()
