@@ -457,13 +457,13 @@ def streams(work: Path, draw: Draw) -> Counter[str]:
         if row["k"] is not None:
             by_key.setdefault(row["k"], []).append(row["r"])
     wanted = sorted(
-        (row["l"], r)
+        row["l"] << 32 | r
         for row in sides["left"].table.to_pylist()
         if row["k"] is not None
         for k in range(row["k"] - reach, row["k"] + reach + 1)
         for r in by_key.get(k, ())
     )
-    assert inputs.pairs_of(found) == wanted, f"{name}: wrong pairs"
+    assert inputs.pairs_of(found).to_pylist() == wanted, f"{name}: wrong pairs"
     return Counter({"batches": batches, "option sets": 1})
 
 

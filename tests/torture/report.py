@@ -49,7 +49,8 @@ def write(outcomes: Sequence[Outcome], seed: int, minutes: float) -> None:
         if is_new:
             writer.writerow(COLUMNS)
         for outcome in outcomes:
-            for what, count in sorted(outcome.counts.items()):
+            counts = outcome.counts or {"cases that ended": 0}  # a kind that always failed is seen as well
+            for what, count in sorted(counts.items()):
                 writer.writerow([*run, outcome.kind, outcome.cases, len(outcome.violations), what, count])
     if DOCUMENT.exists():
         before, rest = DOCUMENT.read_text().split(_BEGIN)
