@@ -119,12 +119,12 @@ class Life:
         if victim and doomed is None:
             time.sleep(draw.uniform(0, 0.15))
             children[victim].kill()
-        for name, child in children.items():
-            was_killed, said = child.ended()
-            if name == "writer":
-                self._note_steps(was_killed, said)
-            elif was_killed:
-                self.counts.update(["kills", "kills of a reader"])
+        # A reader holds versions as long as it lives.
+        ends = {name: child.ended() for name, child in children.items()}
+        if "reader" in ends and ends["reader"][0]:
+            self.counts.update(["kills", "kills of a reader"])
+        if "writer" in ends:
+            self._note_steps(*ends["writer"])
 
     def _write(self, steps: list[Step], say: Callable[[str], None], doomed: int | None, dies_at: int) -> None:
         for number, step in enumerate(steps):
