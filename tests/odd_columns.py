@@ -27,8 +27,8 @@ from adjoin import (
     SymmetricHashJoin,
     XJoin,
 )
+from adjoin.arrow.encodings import declared_type
 from adjoin.parts.clock import SimulatedClock
-from adjoin.parts.encodings import declared_type
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from tests.encodings import KNOWN, any_array, any_type
 

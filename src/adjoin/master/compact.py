@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.arrow.row_sizes import row_bytes
 from adjoin.errors import ConflictError
 from adjoin.master.apply import Base, merge_index
 from adjoin.master.build import write_index
@@ -26,7 +27,6 @@ from adjoin.master.rewriter import Rewritten, slice_bytes
 from adjoin.master.verify import MappedIndex
 from adjoin.master.versions import Home
 from adjoin.parts.arena import BLOCK_BYTES
-from adjoin.parts.rows import row_bytes
 
 _ATTEMPTS = 100
 _SAMPLED_PAGES = 64

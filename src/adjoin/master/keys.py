@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from adjoin.arrow.row_sizes import offsets_of
 from adjoin.errors import SchemaError
 from adjoin.kernels.hashing import chain_slices, chain_words
 from adjoin.master.casts import equal_values, is_comparable, widens
-from adjoin.parts.rows import offsets_of
 
 KEY_COLUMN = "_adjoin_key"
 _HASH_BITS = 64

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.arrow.row_sizes import message_of, message_overhead, row_bytes
 from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
 from adjoin.parts.arena import BLOCK_BYTES
-from adjoin.parts.rows import message_of, message_overhead, row_bytes
 
 
 @dataclass(frozen=True)

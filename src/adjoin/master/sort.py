@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.arrow.row_sizes import without_neighbours
 from adjoin.master import files
 from adjoin.master.source import split
-from adjoin.parts.rows import without_neighbours
 
 _LARGEST_RUN_BYTES = 1 << 30  # string columns of one run stay far below the 2 GiB of their offsets
 _SMALLEST_BLOCK_BYTES = 16 << 10

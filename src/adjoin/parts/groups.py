@@ -6,10 +6,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import join_batches, take_rows
+from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.search import expand
 from adjoin.kernels.types import Array
-from adjoin.parts.copying import join_batches, take_rows
-from adjoin.parts.rows import row_bytes
 
 
 @dataclass(frozen=True)

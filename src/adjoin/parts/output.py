@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from adjoin.arrow.copying import take_rows
+from adjoin.arrow.encodings import Orders, declared_values, plain_type
+from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import Column, PageColumns, Places
-from adjoin.parts.copying import take_rows
-from adjoin.parts.encodings import Orders, declared_values, plain_type
 from adjoin.parts.portions import portions
-from adjoin.parts.rows import row_bytes
 from adjoin.parts.streambuffer import Rows
 
 

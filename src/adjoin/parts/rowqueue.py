@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
-from adjoin.parts.copying import take_rows
 from adjoin.parts.streambuffer import Rows, join_rows
 
 _GROWTH = 4

@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.row_sizes import message_of, message_overhead
 from adjoin.kernels.pages import find_buffers
 from adjoin.kernels.types import Array
 from adjoin.parts.arena import Arena
 from adjoin.parts.columns import Column, PageColumns, Places, columns_of
 from adjoin.parts.pagememory import PageMemory
-from adjoin.parts.rows import message_of, message_overhead
 
 
 class RowSlots:

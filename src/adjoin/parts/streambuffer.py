@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import compact, join_arrays, join_batches, take_rows
 from adjoin.kernels.grouping import group_pairs
 from adjoin.kernels.types import Array
-from adjoin.parts.copying import compact, join_arrays, join_batches, take_rows
 from adjoin.parts.pairlog import PairLog
 
 MOST_STREAM_BYTES = 1 << 30

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import plain_columns, take_rows
 from adjoin.errors import BudgetError, OptionError
 from adjoin.kernels.search import count_pages
 from adjoin.kernels.types import Array
@@ -17,7 +18,6 @@ from adjoin.parts import checks
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.clock import SystemClock
-from adjoin.parts.copying import plain_columns, take_rows
 from adjoin.parts.pagememory import PageMemory
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.frontstage import FrontStage, FrontStaged

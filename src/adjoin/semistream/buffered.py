@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from adjoin.arrow.copying import compact, plain_columns
+from adjoin.arrow.large_rows import row_larger_than
 from adjoin.errors import BudgetError
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master
-from adjoin.parts.copying import compact, plain_columns
-from adjoin.parts.largerows import row_larger_than
 from adjoin.parts.streambuffer import Arrivals, InputBuffer
 from adjoin.semistream.answering import Counts
 from adjoin.semistream.paged import PagedJoin

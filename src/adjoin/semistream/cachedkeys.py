@@ -2,11 +2,11 @@
 
 import pyarrow as pa
 
+from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
 from adjoin.master.keys import KeyCodec
 from adjoin.master.predicate import Equality
 from adjoin.parts.columns import Places
-from adjoin.parts.copying import take_rows
 from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.spec import JoinSpec
 

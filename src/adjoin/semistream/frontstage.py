@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import plain_columns, take_rows
+from adjoin.arrow.encodings import Orders, can_be_numbered, declared_values
 from adjoin.errors import OptionError
 from adjoin.kernels.tuples import EMPTY
 from adjoin.kernels.types import Array
@@ -15,8 +17,6 @@ from adjoin.master.predicate import Distance
 from adjoin.parts.checks import share
 from adjoin.parts.clock import Pause
 from adjoin.parts.columns import Places
-from adjoin.parts.copying import plain_columns, take_rows
-from adjoin.parts.encodings import Orders, can_be_numbered, declared_values
 from adjoin.parts.output import Output, sizes_of
 from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.portions import portions

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from adjoin.arrow.encodings import Orders, declared_type
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
 from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
 from adjoin.parts import checks
-from adjoin.parts.encodings import Orders, declared_type
 
 HOW = ("inner", "left", "semi", "anti")
 On = str | Sequence[str] | Mapping[str, str]

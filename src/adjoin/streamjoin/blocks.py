@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.row_sizes import message_of
 from adjoin.errors import CorruptionError
 from adjoin.kernels.types import Array
-from adjoin.parts.rows import message_of
 from adjoin.parts.rowslots import RowSlots
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin.directory import ENTRY, Directory

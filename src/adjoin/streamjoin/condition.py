@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from adjoin.arrow.copying import plain_schema
 from adjoin.errors import OptionError
 from adjoin.kernels.types import Array
 from adjoin.master.keys import KeyCodec
 from adjoin.master.predicate import Between, Bounds, Distance, Equality, Predicate, Within
-from adjoin.parts.copying import plain_schema
 
 LEFT, RIGHT = 0, 1
 

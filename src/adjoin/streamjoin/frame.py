@@ -10,15 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import compact, plain_columns, plain_schema
+from adjoin.arrow.encodings import Orders
+from adjoin.arrow.large_rows import row_larger_than
 from adjoin.errors import AdjoinError, BudgetError
 from adjoin.master.device import Cost
 from adjoin.parts.arrivals import arrivals as paced
 from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.checks import seconds, whole_number
 from adjoin.parts.clock import Clock, SystemClock
-from adjoin.parts.copying import compact, plain_columns, plain_schema
-from adjoin.parts.encodings import Orders
-from adjoin.parts.largerows import row_larger_than
 from adjoin.parts.operator import Results
 from adjoin.parts.paths import local_path
 from adjoin.parts.spill import SpillFile

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from adjoin.arrow.copying import compact
+from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
 from adjoin.parts.budget import MemoryBudget
-from adjoin.parts.copying import compact
 from adjoin.parts.portions import portions
-from adjoin.parts.rows import row_bytes
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage

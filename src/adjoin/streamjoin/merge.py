@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import compact, join_batches, take_rows
+from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.intervals import overlap_ranges
 from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.parts.copying import compact, join_batches, take_rows
 from adjoin.parts.portions import portions
-from adjoin.parts.rows import row_bytes
 from adjoin.streamjoin.blocks import MOMENT_BYTES, Block
 from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin, have_not_met

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.parts.copying import plain_columns
-from adjoin.parts.rows import row_bytes
+from adjoin.arrow.copying import plain_columns
+from adjoin.arrow.row_sizes import row_bytes
 from adjoin.streamjoin.condition import LEFT
 from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.reactive import Reactive

@@ -6,10 +6,10 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
 from adjoin.parts import output
 from adjoin.parts.columns import Column, Places
-from adjoin.parts.copying import take_rows
 from adjoin.parts.portions import portions
 from adjoin.parts.rowslots import RowSlots
 from adjoin.streamjoin.condition import LEFT

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import compact, join_batches
+from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
 from adjoin.parts.columns import NO_BUFFER, Column, Places, columns_of
-from adjoin.parts.copying import compact, join_batches
 from adjoin.parts.pagememory import FinePages
 from adjoin.parts.portions import portions
-from adjoin.parts.rows import row_bytes
 from adjoin.parts.rowslots import RowSlots
 
 _NO_SLOT = -1

@@ -6,9 +6,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from adjoin.arrow.row_sizes import message_overhead
 from adjoin.errors import BudgetError
 from adjoin.parts.budget import MemoryBudget
-from adjoin.parts.rows import message_overhead
 from adjoin.parts.rowslots import RowSlots
 from adjoin.streamjoin.directory import CHUNK_BYTES
 from adjoin.streamjoin.diskjoin import OUTER_BYTES

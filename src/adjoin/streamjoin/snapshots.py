@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.encodings import Orders
 from adjoin.errors import CorruptionError, OptionError, SchemaError
 from adjoin.kernels.hashing import hash_bytes
-from adjoin.parts.encodings import Orders
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.tuples import Tuples
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from adjoin.errors import OptionError, SchemaError
-from adjoin.kernels.hashing import scatter
-from adjoin.kernels.types import Array
-from adjoin.master.predicate import Distance
-from adjoin.parts import checks
-from adjoin.parts.copying import (
+from adjoin.arrow.copying import (
     batch_of,
     can_be_taken,
     no_rows,
     plain_columns,
     take_rows,
 )
-from adjoin.parts.encodings import Orders, declared_type, declared_values
+from adjoin.arrow.encodings import Orders, declared_type, declared_values
+from adjoin.errors import OptionError, SchemaError
+from adjoin.kernels.hashing import scatter
+from adjoin.kernels.types import Array
+from adjoin.master.predicate import Distance
+from adjoin.parts import checks
 from adjoin.parts.output import can_be_measured
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 

@@ -10,10 +10,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from adjoin.arrow.row_sizes import message_overhead
 from adjoin.errors import MasterExistsError, MasterNotFoundError, NullKeyError, OptionError, SchemaError
 from adjoin.master.master import Master
 from adjoin.master.page import Cuts, PageCutter
-from adjoin.parts.rows import message_overhead
 from tests.unit.master.tables import build_master, files_below, multiset, products, rows_of, stored_rows
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adjoin.arrow.copying import compact
 from adjoin.parts.arrivals import arrivals
-from adjoin.parts.copying import compact
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InputBuffer, Rows, StreamBuffer
 

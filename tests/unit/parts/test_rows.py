@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin.parts.rows import message_overhead, row_bytes, without_neighbours
+from adjoin.arrow.row_sizes import message_overhead, row_bytes, without_neighbours
 from tests.unit.master.tables import TYPE_NAMES, typed_column
 
 

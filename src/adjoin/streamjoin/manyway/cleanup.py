@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from adjoin.parts.copying import join_batches
-from adjoin.parts.rows import row_bytes
+from adjoin.arrow.copying import join_batches
+from adjoin.arrow.row_sizes import row_bytes
 from adjoin.streamjoin.blocks import InOrder
 from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph

@@ -9,9 +9,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from adjoin.arrow.copying import no_rows, plain_columns
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.predicate import Distance
-from adjoin.parts.copying import no_rows, plain_columns
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 
 _NAME = r'(\w+|"[^"]+")'

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from adjoin.parts.copying import plain_schema
-from adjoin.parts.encodings import Orders
+from adjoin.arrow.copying import plain_schema
+from adjoin.arrow.encodings import Orders
 from adjoin.streamjoin.box import Box
 from adjoin.streamjoin.frame import SpillingJoin
 from adjoin.streamjoin.index import INTERVAL_BYTES

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import no_rows, take_rows
 from adjoin.kernels.types import Array
-from adjoin.parts.copying import no_rows, take_rows
 from adjoin.streamjoin.blocks import Block
 from adjoin.streamjoin.index import OrderedIndex
 from adjoin.streamjoin.manyway.graph import Edge

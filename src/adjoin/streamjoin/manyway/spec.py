@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.copying import batch_of, plain_columns, take_rows
+from adjoin.arrow.encodings import Orders, declared_type, declared_values
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.parts import checks
-from adjoin.parts.copying import batch_of, plain_columns, take_rows
-from adjoin.parts.encodings import Orders, declared_type, declared_values
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
 from adjoin.streamjoin.spec import check_columns
 from adjoin.streamjoin.tuples import Keys

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adjoin.arrow.row_sizes import offsets_of
 from adjoin.errors import SchemaError
 from adjoin.kernels.types import Array
-from adjoin.parts.rows import offsets_of
 
 Path = tuple[Hashable, ...]
 """A column, and the way from there to a value inside of it."""

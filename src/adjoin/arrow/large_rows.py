@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from adjoin.parts.copying import plain_columns
-from adjoin.parts.encodings import is_plain
-from adjoin.parts.rows import row_bytes
+from adjoin.arrow.copying import plain_columns
+from adjoin.arrow.encodings import is_plain
+from adjoin.arrow.row_sizes import row_bytes
 
 _ROWS_AT_A_TIME = 1 << 16
 

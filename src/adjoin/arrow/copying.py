@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adjoin.arrow.encodings import Orders, can_be_decoded, declared_values, is_plain, plain_type, plain_values
 from adjoin.kernels.types import Array
-from adjoin.parts.encodings import Orders, can_be_decoded, declared_values, is_plain, plain_type, plain_values
 
 _POOL = pa.system_memory_pool()
 _LIBC = ctypes.CDLL(None)
