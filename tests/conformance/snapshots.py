@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adjoin import Master
-from adjoin.master.keys import KeyCodec
+from adjoin.keys.codec import KeyCodec
 from tests.conformance.keys import canonical_keys
 
 

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 import adjoin
 from adjoin import etl
-from adjoin.master.casts import is_comparable
-from adjoin.master.keys import KeyCodec
+from adjoin.keys.casts import is_comparable
+from adjoin.keys.codec import KeyCodec
 from adjoin.spark.routing import _has_code, master_order
 from adjoin.spark.types import arrow_schema_for_spark, arrow_settings, spark_schema, to_spark
 from tests.spark.shop import build, read_batches, write_batches

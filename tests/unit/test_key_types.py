@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from adjoin import DINER, MINER, SSIJ, Master
-from adjoin.master.casts import is_comparable
-from adjoin.master.keys import KeyCodec
+from adjoin.keys.casts import is_comparable
+from adjoin.keys.codec import KeyCodec
 from tests.odd_keys import TYPES, edges, exact
 
 PAIRS = [

@@ -20,9 +20,9 @@ from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampTyp
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.etl.choice import require_columns
+from adjoin.keys.codec import KeyCodec
 from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.datafile import read_pages
-from adjoin.master.keys import KeyCodec
 from adjoin.master.master import Master
 from adjoin.parts.durations import parse_duration
 from adjoin.spark.naming import column, found_name

@@ -14,14 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.errors import ConflictError, OptionError
+from adjoin.keys.casts import stored_type
+from adjoin.keys.codec import encoded_values
 from adjoin.master.build import concat_index, write_index
-from adjoin.master.casts import stored_type
 from adjoin.master.changes import OPERATION_COLUMN, ChangeSet, open_changes
 from adjoin.master.datafile import DataFile, read_pages
 from adjoin.master.evolve import Evolution, evolved
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
-from adjoin.master.keys import encoded_values
 from adjoin.master.latest import (
     NOT_SWEPT,
     LatestChanges,

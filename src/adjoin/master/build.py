@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.errors import ConflictError, MasterExistsError, NullKeyError, OptionError, SchemaError
+from adjoin.keys.codec import KEY_COLUMN, KeyCodec, encoded_values, valid_rows
 from adjoin.master import files
 from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.datafile import FILE_BYTES, DataFile, PageWriter, checksum_of
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
-from adjoin.master.keys import KEY_COLUMN, KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import (
     IndexFile,
     Manifest,

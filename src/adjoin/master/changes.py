@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adjoin.errors import NullKeyError, OptionError, SchemaError
-from adjoin.master.casts import cast_column, stored_type
-from adjoin.master.keys import KeyCodec, encoded_values, valid_rows
+from adjoin.keys.casts import cast_column, stored_type
+from adjoin.keys.codec import KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import Manifest
 from adjoin.master.sequence import sequence_values
 from adjoin.master.sort import ExternalSorter

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from adjoin.arrow.row_sizes import row_bytes
 from adjoin.errors import ConflictError
+from adjoin.keys.codec import encoded_values
 from adjoin.master.apply import Base, merge_index
 from adjoin.master.build import write_index
 from adjoin.master.datafile import DataFile, PageWriter, read_pages
 from adjoin.master.index import PageIndex
-from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import Manifest, now
 from adjoin.master.moving import Moved, MoverFor, moved_onto, pages_of, worth_emptying
 from adjoin.master.page import PageCutter, seal

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from adjoin.errors import OptionError
-from adjoin.master.casts import stored_type
+from adjoin.keys.casts import stored_type
 from adjoin.parts.paths import local_path
 
 _Opened: TypeAlias = tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from adjoin.errors import MasterReplacedError, OptionError, SchemaError
-from adjoin.master.casts import stored_type, widens
+from adjoin.keys.casts import stored_type, widens
+from adjoin.keys.codec import KEY_COLUMN
 from adjoin.master.changes import OPERATION_COLUMN
-from adjoin.master.keys import KEY_COLUMN
 from adjoin.master.layout import PageLayout, same_shape
 from adjoin.master.manifest import Manifest
 from adjoin.parts import checks

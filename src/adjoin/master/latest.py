@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from adjoin.keys.codec import KeyCodec, encoded_values
 from adjoin.master.changes import Resolved, matches
 from adjoin.master.datafile import read_pages
 from adjoin.master.index import PageIndex
-from adjoin.master.keys import KeyCodec, encoded_values
 from adjoin.master.manifest import IndexFile, Manifest, first_columns, new_id, stored_schema
 from adjoin.master.page import roomy_page_bytes
 from adjoin.master.rewriter import Rewriter, Rewritten, Sweep, page_slices, pages_with, slice_bytes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from adjoin.master.casts import widens
+from adjoin.keys.casts import widens
 from adjoin.parts.columns import LaidOut, columns_over, read_as
 
 KEY_ID = 0

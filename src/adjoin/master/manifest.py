@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.errors import AdjoinError, CorruptionError, SchemaError
+from adjoin.keys.codec import KEY_COLUMN, KeyCodec
 from adjoin.master.datafile import DataFile, checksum_of
 from adjoin.master.index import PageIndex
-from adjoin.master.keys import KEY_COLUMN, KeyCodec
 from adjoin.master.layout import KEY_ID, PageLayout, StoredColumns, same_shape
 from adjoin.parts.arena import BLOCK_BYTES
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
+from adjoin.keys.codec import KeyCodec
 from adjoin.master.apply import ApplyOptions, Base, refuse_stale
 from adjoin.master.build import BuildOptions
 from adjoin.master.compact import compact
@@ -18,7 +19,6 @@ from adjoin.master.engines import engine_for, mover_for
 from adjoin.master.evolve import Evolution, View, evolved, refuse_other
 from adjoin.master.filter import CheckedFilter, KeyFilter
 from adjoin.master.index import CheckedIndex, PageIndex
-from adjoin.master.keys import KeyCodec
 from adjoin.master.layout import StoredColumns
 from adjoin.master.manifest import Txn
 from adjoin.master.migrate import migrate

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.keys.codec import encoded_values
 from adjoin.master import files
 from adjoin.master.changes import LARGEST_CHUNK_BYTES, Resolved, matches
 from adjoin.master.datafile import DataFile, PageWriter, read_pages
 from adjoin.master.index import PageIndex
-from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import Manifest
 from adjoin.master.page import Cuts, PageCutter, seal
 from adjoin.master.spool import KeySpool, SpooledKeys, SpooledRecords

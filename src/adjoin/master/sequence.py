@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adjoin.errors import OptionError, SchemaError
-from adjoin.master.casts import stored_type, widens
+from adjoin.keys.casts import stored_type, widens
 from adjoin.master.manifest import Manifest
 
 SEQUENCE_COLUMN = "sequence"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from adjoin.errors import SchemaError
 from adjoin.kernels.cutting import cut_rows
-from adjoin.master.casts import cast_column, stored_field, stored_type
+from adjoin.keys.casts import cast_column, stored_field, stored_type
 
 _ENCODED_ROWS = 16_384  # rows decoded at once, where it is not known how long they will be
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.errors import AdjoinError, CorruptionError
+from adjoin.keys.casts import texts_as_bytes
+from adjoin.keys.codec import encoded_values
 from adjoin.master import files
-from adjoin.master.casts import texts_as_bytes
 from adjoin.master.datafile import DataFile, checksum_of, read_pages
 from adjoin.master.filter import CheckedFilter, KeyFilter
 from adjoin.master.index import CheckedIndex, PageIndex
-from adjoin.master.keys import encoded_values
 from adjoin.master.manifest import IndexFile, Manifest
 from adjoin.master.versions import Home
 from adjoin.parts.arena import BLOCK_BYTES

@@ -4,8 +4,8 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
-from adjoin.master.keys import KeyCodec
-from adjoin.master.predicate import Equality
+from adjoin.keys.codec import KeyCodec
+from adjoin.keys.predicate import Equality
 from adjoin.parts.columns import Places
 from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.spec import JoinSpec

@@ -12,8 +12,8 @@ from adjoin.arrow.encodings import Orders, can_be_numbered, declared_values
 from adjoin.errors import OptionError
 from adjoin.kernels.tuples import EMPTY
 from adjoin.kernels.types import Array
+from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
-from adjoin.master.predicate import Distance
 from adjoin.parts.checks import share
 from adjoin.parts.clock import Pause
 from adjoin.parts.columns import Places

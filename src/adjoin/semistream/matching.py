@@ -8,7 +8,7 @@ import pyarrow as pa
 from adjoin.arrow.copying import take_rows
 from adjoin.kernels.search import expand, probe_pages
 from adjoin.kernels.types import Array
-from adjoin.master.predicate import Equality
+from adjoin.keys.predicate import Equality
 from adjoin.parts.columns import Column, Places
 from adjoin.parts.output import Output
 from adjoin.parts.portions import portions

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from adjoin.keys.predicate import Distance
 from adjoin.master.device import Device
 from adjoin.master.master import Master
-from adjoin.master.predicate import Distance
 from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.budget import MemoryBudget
 from adjoin.parts.checks import whole_number

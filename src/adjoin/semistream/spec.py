@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from adjoin.arrow.encodings import Orders, declared_type
 from adjoin.errors import OptionError, SchemaError
+from adjoin.keys.predicate import Between, Distance, Equality, Predicate, Within
 from adjoin.master.master import Master
-from adjoin.master.predicate import Between, Distance, Equality, Predicate, Within
 from adjoin.parts import checks
 
 HOW = ("inner", "left", "semi", "anti")

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from adjoin.errors import OptionError, SchemaError
+from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
-from adjoin.master.predicate import Distance
 from adjoin.parts.budget import parse_bytes
 from adjoin.parts.paths import local_path
 from adjoin.semistream.algorithms import algorithm_named

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from adjoin.master.casts import cast_column
-from adjoin.master.keys import KeyCodec
+from adjoin.keys.casts import cast_column
+from adjoin.keys.codec import KeyCodec
 from adjoin.spark.jobs import run
 from adjoin.spark.types import from_spark
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from adjoin.master.keys import KeyCodec
+from adjoin.keys.codec import KeyCodec
 from adjoin.master.master import Master
 from adjoin.spark.naming import column
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 from adjoin.arrow.copying import plain_schema
 from adjoin.errors import OptionError
 from adjoin.kernels.types import Array
-from adjoin.master.keys import KeyCodec
-from adjoin.master.predicate import Between, Bounds, Distance, Equality, Predicate, Within
+from adjoin.keys.codec import KeyCodec
+from adjoin.keys.predicate import Between, Bounds, Distance, Equality, Predicate, Within
 
 LEFT, RIGHT = 0, 1
 

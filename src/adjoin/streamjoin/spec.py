@@ -17,7 +17,7 @@ from adjoin.arrow.encodings import Orders, declared_type, declared_values
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
-from adjoin.master.predicate import Distance
+from adjoin.keys.predicate import Distance
 from adjoin.parts import checks
 from adjoin.parts.output import can_be_measured
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition

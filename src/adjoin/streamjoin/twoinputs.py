@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.arrow.encodings import Orders
 from adjoin.kernels.sorting import argsort_keys
-from adjoin.master.predicate import Distance
+from adjoin.keys.predicate import Distance
 from adjoin.streamjoin.cleanup import Cleanup
 from adjoin.streamjoin.diskjoin import OUTER_BYTES, DiskJoin
 from adjoin.streamjoin.frame import SpillingJoin

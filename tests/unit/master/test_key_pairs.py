@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from adjoin import OptionError, SchemaError
-from adjoin.master.casts import equal_values, is_comparable, widens
-from adjoin.master.keys import KeyCodec
-from adjoin.master.predicate import Between, Within
+from adjoin.keys.casts import equal_values, is_comparable, widens
+from adjoin.keys.codec import KeyCodec
+from adjoin.keys.predicate import Between, Within
 from tests.odd_keys import TYPES, edges, exact, holds, is_clock, tick
 
 COMPARABLE = [(given, wanted) for given in TYPES for wanted in TYPES if is_comparable(given, wanted)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adjoin.errors import SchemaError
-from adjoin.master.keys import KeyCodec
+from adjoin.keys.codec import KeyCodec
 
 
 def _instant(year: int) -> dt.datetime:

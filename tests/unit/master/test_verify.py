@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from adjoin.errors import CorruptionError, SchemaError
+from adjoin.keys.codec import KeyCodec
 from adjoin.master.datafile import checksum_of
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
-from adjoin.master.keys import KeyCodec
 from adjoin.master.manifest import FORMAT, IndexFile, Manifest
 from adjoin.master.master import Master
 from adjoin.master.versions import Home

@@ -22,7 +22,7 @@ from adjoin import (
     OptionError,
     SchemaError,
 )
-from adjoin.master.keys import KeyCodec
+from adjoin.keys.codec import KeyCodec
 from adjoin.parts.clock import SimulatedClock
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, sales

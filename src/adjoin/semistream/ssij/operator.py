@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
+from adjoin.keys.predicate import Distance
 from adjoin.master.device import Device
 from adjoin.master.master import Master
-from adjoin.master.predicate import Distance
 from adjoin.parts.arrivals import arrivals
 from adjoin.parts.checks import MOST_SECONDS
 from adjoin.parts.clock import Clock, Pause, SystemClock

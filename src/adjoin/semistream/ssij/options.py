@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.types import Array
-from adjoin.master.casts import tick_nanoseconds
+from adjoin.keys.casts import tick_nanoseconds
 from adjoin.parts.checks import seconds, share, whole_number
 
 

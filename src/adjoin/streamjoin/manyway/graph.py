@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import no_rows, plain_columns
 from adjoin.errors import OptionError, SchemaError
-from adjoin.master.predicate import Distance
+from adjoin.keys.predicate import Distance
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 
 _NAME = r'(\w+|"[^"]+")'

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.types import Array
-from adjoin.master.casts import tick_nanoseconds, widens
-from adjoin.master.keys import KeyCodec, fixed_values, valid_rows
+from adjoin.keys.casts import tick_nanoseconds, widens
+from adjoin.keys.codec import KeyCodec, fixed_values, valid_rows
 
 Distance = int | float | Decimal | datetime.timedelta
 Bounds = tuple[Array, Array, Array | None]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from adjoin.arrow.row_sizes import offsets_of
 from adjoin.errors import SchemaError
 from adjoin.kernels.hashing import chain_slices, chain_words
-from adjoin.master.casts import equal_values, is_comparable, widens
+from adjoin.keys.casts import equal_values, is_comparable, widens
 
 KEY_COLUMN = "_adjoin_key"
 _HASH_BITS = 64

@@ -1,0 +1,1 @@
+"""How a key becomes an int64, and how keys are compared."""
