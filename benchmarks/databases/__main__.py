@@ -5,7 +5,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from adjoin.parts.budget import parse_bytes
+from adjoin.memory.budget import parse_bytes
 from benchmarks.databases import workload
 from benchmarks.databases.catalogue import SYSTEMS
 from benchmarks.databases.database import Database

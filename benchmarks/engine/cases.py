@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from adjoin.parts.budget import parse_bytes
+from adjoin.memory.budget import parse_bytes
 
 STORES = ("lmdb", "duckdb", "sqlite")
 OURS = ("ssij streaming", "ssij drained")

@@ -19,9 +19,9 @@ from adjoin import (
     RMeshJoin,
     XHybridJoin,
 )
-from adjoin.parts.budget import parse_bytes
+from adjoin.memory.budget import parse_bytes
+from adjoin.memory.page_memory import PageFile
 from adjoin.parts.clock import SimulatedClock
-from adjoin.parts.pagememory import PageFile
 from tests.conformance.reference import Reference
 from tests.conformance.scripted import Item, Refresh
 from tests.conformance.snapshots import Shelf, Snapshot

@@ -29,8 +29,8 @@ from adjoin import (
 from adjoin.master.queries import QueryRecords, register
 from adjoin.master.verify import load_index
 from adjoin.master.versions import Home
-from adjoin.parts.arena import BLOCK_BYTES
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.page_memory import PageFile
 from tests.torture.cases import Case, Draw, refusal, remove
 from tests.torture.kills import QUERY
 from tests.torture.model import Model, Step

@@ -24,8 +24,8 @@ from adjoin.master.datafile import checksum_of
 from adjoin.master.manifest import Manifest
 from adjoin.master.queries import QueryRecords
 from adjoin.master.versions import Home
-from adjoin.parts.columns import columns_of
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_columns import columns_of
+from adjoin.memory.page_memory import PageFile
 from tests.conformance.values import KEY_TYPES, PAYLOAD_TYPES, key_pool, random_column
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.torture.cases import Case, Draw, refusal

@@ -17,7 +17,7 @@ from adjoin.master import files
 from adjoin.master.master import Master
 from adjoin.master.queries import QueryRecords
 from adjoin.master.versions import Home
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_memory import PageFile
 from tests.faults.world import Killer
 from tests.torture.cases import Draw, remove
 from tests.torture.model import Model, Step

@@ -8,7 +8,7 @@ from functools import cache
 import pyarrow as pa
 
 from adjoin.master.device import SimulatedDisk
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.parts.clock import SimulatedClock
 from adjoin.semistream.models import cmeshjoin, meshjoin
 from adjoin.semistream.models.iteration import best_buffer_bytes

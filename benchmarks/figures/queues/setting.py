@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from adjoin.master.device import Cost
 from adjoin.master.master import Master
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.page_memory import FinePages
 from adjoin.parts.keyedrows import KeyedRows
-from adjoin.parts.pagememory import FinePages
 from adjoin.parts.rowqueue import RowQueue
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.semistream.models.iteration import best_buffer_bytes

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from adjoin.master.device import Cost
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 from benchmarks.figures.figure import Paper
 from benchmarks.figures.masters import KeyedMaster
 from benchmarks.figures.setting import Setting

@@ -29,8 +29,8 @@ from adjoin.master.source import open_source
 from adjoin.master.spool import KeySpool, SpooledKeys, filter_of
 from adjoin.master.vacuum import orphans
 from adjoin.master.versions import Home
+from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.parts import checks
-from adjoin.parts.arena import BLOCK_BYTES
 from adjoin.parts.progress import Progress
 
 _CUT_BYTES = 4 << 20

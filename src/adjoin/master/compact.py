@@ -26,7 +26,7 @@ from adjoin.master.page import PageCutter, seal
 from adjoin.master.rewriter import Rewritten, slice_bytes
 from adjoin.master.verify import MappedIndex
 from adjoin.master.versions import Home
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 
 _ATTEMPTS = 100
 _SAMPLED_PAGES = 64

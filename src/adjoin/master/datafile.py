@@ -15,7 +15,7 @@ from adjoin.master import files
 from adjoin.master.index import PageIndex
 from adjoin.master.layout import PageLayout, StoredColumns
 from adjoin.master.page import SealedPages
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 
 _MAGIC = b"ARROW1"
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"

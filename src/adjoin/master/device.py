@@ -23,7 +23,7 @@ from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.pages import READ, Reads, read_scans
 from adjoin.kernels.types import Array
 from adjoin.master.asyncqueue import AsyncQueue
-from adjoin.parts.arena import BLOCK_BYTES, Arena
+from adjoin.memory.arena import BLOCK_BYTES, Arena
 from adjoin.parts.clock import Clock
 
 Status = tuple[int, int]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from adjoin.keys.casts import widens
-from adjoin.parts.columns import LaidOut, columns_over, read_as
+from adjoin.memory.page_columns import LaidOut, columns_over, read_as
 
 KEY_ID = 0
 """The encoded key; the ids of other columns begin with 1."""

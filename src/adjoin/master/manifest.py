@@ -19,7 +19,7 @@ from adjoin.keys.codec import KEY_COLUMN, KeyCodec
 from adjoin.master.datafile import DataFile, checksum_of
 from adjoin.master.index import PageIndex
 from adjoin.master.layout import KEY_ID, PageLayout, StoredColumns, same_shape
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 
 FORMAT = 2
 TXNS_KEPT = 10_000

@@ -25,8 +25,8 @@ from adjoin.master.migrate import migrate
 from adjoin.master.vacuum import Vacuumed, retention_of, vacuum, vacuum_after_commit
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
+from adjoin.memory.budget import parse_bytes
 from adjoin.parts import checks
-from adjoin.parts.budget import parse_bytes
 from adjoin.parts.durations import parse_duration
 from adjoin.parts.progress import Progress
 

@@ -28,7 +28,7 @@ from adjoin.master.datafile import FILE_BYTES, DataFile, PageWriter, read_sealed
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
 from adjoin.master.versions import Home
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 
 MOST_USE = 1.5
 """Bytes of data files for each byte of live pages, at most."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adjoin.arrow.row_sizes import message_of, message_overhead, row_bytes
 from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 
 
 @dataclass(frozen=True)

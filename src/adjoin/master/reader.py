@@ -13,8 +13,8 @@ from adjoin.kernels.types import Array
 from adjoin.master.device import Cost, Device, ReadJob
 from adjoin.master.index import PageIndex
 from adjoin.master.master import Master
-from adjoin.parts.arena import BLOCK_BYTES, Arena
-from adjoin.parts.columns import PageColumns
+from adjoin.memory.arena import BLOCK_BYTES, Arena
+from adjoin.memory.page_columns import PageColumns
 from adjoin.parts.readplan import ReadPlan
 
 _FILE_GAP_BLOCKS = 1 << 33

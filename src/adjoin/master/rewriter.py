@@ -21,7 +21,7 @@ from adjoin.master.manifest import Manifest
 from adjoin.master.page import Cuts, PageCutter, seal
 from adjoin.master.spool import KeySpool, SpooledKeys, SpooledRecords
 from adjoin.master.versions import Home
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 
 
 @dataclass(frozen=True)

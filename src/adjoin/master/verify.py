@@ -20,7 +20,7 @@ from adjoin.master.filter import CheckedFilter, KeyFilter
 from adjoin.master.index import CheckedIndex, PageIndex
 from adjoin.master.manifest import IndexFile, Manifest
 from adjoin.master.versions import Home
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 
 _CHUNK_BYTES = 16 << 20
 _CURE = "restore it or open an older version"

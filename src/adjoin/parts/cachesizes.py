@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from adjoin.arrow.row_sizes import message_overhead
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.page_memory import PageMemory
 from adjoin.parts.keytable import KeyTable
 from adjoin.parts.packedrows import PackedRows
-from adjoin.parts.pagememory import PageMemory
 
 _SLOTS = 64
 _MOST_SLOT_BYTES = 1 << 20

@@ -14,7 +14,7 @@ from adjoin.kernels.tuples import (
     times_seen,
 )
 from adjoin.kernels.types import Array
-from adjoin.parts.pagememory import PageMemory
+from adjoin.memory.page_memory import PageMemory
 
 ON_THE_WAY = -2
 """The slot of a key whose rows are known but lie nowhere yet."""

@@ -8,7 +8,7 @@ from adjoin.arrow.copying import take_rows
 from adjoin.arrow.encodings import Orders, declared_values, plain_type
 from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
-from adjoin.parts.columns import Column, PageColumns, Places
+from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
 

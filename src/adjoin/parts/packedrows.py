@@ -11,8 +11,8 @@ from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.pages import are_all, find_damage
 from adjoin.kernels.tuples import EMPTY, find_wrong_group
 from adjoin.kernels.types import Array
-from adjoin.parts.pagememory import PageMemory
-from adjoin.parts.rowslots import RowSlots
+from adjoin.memory.page_memory import PageMemory
+from adjoin.memory.row_slots import RowSlots
 
 
 class PackedRows(RowSlots):

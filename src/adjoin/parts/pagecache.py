@@ -7,8 +7,8 @@ import numpy as np
 from adjoin.kernels.pages import are_all, find_slots, move_pages
 from adjoin.kernels.types import Array
 from adjoin.kernels.utility import credit_pages
-from adjoin.parts.arena import Arena
-from adjoin.parts.columns import PageColumns
+from adjoin.memory.arena import Arena
+from adjoin.memory.page_columns import PageColumns
 
 ABSENT = -1
 _NEVER = 0

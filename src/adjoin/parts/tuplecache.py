@@ -10,12 +10,12 @@ import pyarrow as pa
 from adjoin.kernels.search import expand
 from adjoin.kernels.tuples import EMPTY
 from adjoin.kernels.types import Array
+from adjoin.memory.page_columns import Column, PageColumns, Places
+from adjoin.memory.page_memory import PageMemory
 from adjoin.parts.cachesizes import CacheSizes
-from adjoin.parts.columns import Column, PageColumns, Places
 from adjoin.parts.groups import Groups
 from adjoin.parts.keytable import ON_THE_WAY, KeyTable
 from adjoin.parts.packedrows import PackedRows
-from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.portions import portions
 
 _ALMOST_EMPTY = 0.3

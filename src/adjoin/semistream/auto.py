@@ -14,11 +14,11 @@ from adjoin.kernels.search import count_pages
 from adjoin.kernels.types import Array
 from adjoin.master.device import Disk
 from adjoin.master.master import Master
+from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.budget import parse_bytes
+from adjoin.memory.page_memory import PageMemory
 from adjoin.parts import checks
-from adjoin.parts.arena import BLOCK_BYTES
-from adjoin.parts.budget import parse_bytes
 from adjoin.parts.clock import SystemClock
-from adjoin.parts.pagememory import PageMemory
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.frontstage import FrontStage, FrontStaged
 from adjoin.semistream.meshjoin import MeshJoin

@@ -6,7 +6,7 @@ from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
 from adjoin.keys.codec import KeyCodec
 from adjoin.keys.predicate import Equality
-from adjoin.parts.columns import Places
+from adjoin.memory.page_columns import Places
 from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.spec import JoinSpec
 

@@ -13,12 +13,12 @@ from adjoin.errors import AdjoinError, ArenaError, CorruptionError
 from adjoin.kernels.types import Array
 from adjoin.master.index import CheckedIndex
 from adjoin.master.master import Master
-from adjoin.parts.budget import MemoryBudget
+from adjoin.memory.budget import MemoryBudget
+from adjoin.memory.page_columns import Places
+from adjoin.memory.page_memory import PageMemory
 from adjoin.parts.cachesizes import CacheSizes
-from adjoin.parts.columns import Places
 from adjoin.parts.groups import Groups
 from adjoin.parts.keytable import KeyTable
-from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.portions import portions
 from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.paged import PagedJoin

@@ -14,11 +14,11 @@ from adjoin.kernels.tuples import EMPTY
 from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
+from adjoin.memory.page_columns import Places
+from adjoin.memory.page_memory import PageMemory
 from adjoin.parts.checks import share
 from adjoin.parts.clock import Pause
-from adjoin.parts.columns import Places
 from adjoin.parts.output import Output, sizes_of
-from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
 from adjoin.parts.tuplecache import CachedPlaces, TupleCache

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.parts.budget import MemoryBudget
+from adjoin.memory.budget import MemoryBudget
 from adjoin.parts.clock import Clock
 from adjoin.parts.pageneeds import PageNeeds
 from adjoin.parts.rowqueue import RowQueue

@@ -9,7 +9,7 @@ from adjoin.arrow.copying import take_rows
 from adjoin.kernels.search import expand, probe_pages
 from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Equality
-from adjoin.parts.columns import Column, Places
+from adjoin.memory.page_columns import Column, Places
 from adjoin.parts.output import Output
 from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows

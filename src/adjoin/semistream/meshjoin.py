@@ -9,10 +9,10 @@ import pyarrow as pa
 from adjoin.kernels.search import expand
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master
-from adjoin.parts.budget import MemoryBudget
+from adjoin.memory.budget import MemoryBudget
+from adjoin.memory.page_memory import PageMemory
 from adjoin.parts.clock import Clock
 from adjoin.parts.keyedrows import KeyedRows
-from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.rowqueue import RowQueue
 from adjoin.parts.streambuffer import Arrivals, Rows
 from adjoin.semistream.answering import Answering

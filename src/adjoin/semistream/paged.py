@@ -9,10 +9,10 @@ import pyarrow as pa
 from adjoin.errors import OptionError
 from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
+from adjoin.memory.budget import MemoryBudget, parse_bytes
+from adjoin.memory.page_memory import PageFile, PageMemory
 from adjoin.parts import checks
-from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.clock import Clock, SystemClock
-from adjoin.parts.pagememory import PageFile, PageMemory
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.residence import Observer, Residence, least_memory
 from adjoin.semistream.spec import JoinSpec

@@ -10,11 +10,11 @@ import pyarrow as pa
 from adjoin.keys.predicate import Distance
 from adjoin.master.device import Device
 from adjoin.master.master import Master
-from adjoin.parts.arena import BLOCK_BYTES
-from adjoin.parts.budget import MemoryBudget
+from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.budget import MemoryBudget
+from adjoin.memory.page_memory import PageMemory
 from adjoin.parts.checks import whole_number
 from adjoin.parts.clock import Clock
-from adjoin.parts.pagememory import PageMemory
 from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
 from adjoin.semistream.answering import Counts
 from adjoin.semistream.buffered import BufferedJoin, Stage

@@ -9,7 +9,7 @@ import numpy as np
 from adjoin.errors import AdjoinError
 from adjoin.kernels.types import Array
 from adjoin.master.index import PageIndex
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.parts.pagecache import ABSENT
 from adjoin.parts.readplan import ReadPlan, cut_scans, make_plan
 from adjoin.semistream.residence import Residence

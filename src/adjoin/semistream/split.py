@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adjoin.errors import BudgetError
 from adjoin.master.device import SSD, Cost
-from adjoin.parts.arena import BLOCK_BYTES, Arena
+from adjoin.memory.arena import BLOCK_BYTES, Arena
 
 _SCRATCH_BYTES = 16 * BLOCK_BYTES
 _LEAST_WORK_BYTES = 64 << 10

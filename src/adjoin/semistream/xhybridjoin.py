@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.semistream.hybridjoin import HybridJoin, Loads
 from adjoin.semistream.models.popularity import coarser
 from adjoin.semistream.models.setting import CostConstants, Setting

@@ -19,7 +19,7 @@ from adjoin.master.build import (
 )
 from adjoin.master.source import bounded, plain_schema
 from adjoin.master.versions import Home
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.parts.progress import Progress
 from adjoin.spark.jobs import run
 from adjoin.spark.naming import by_place, found_names

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from adjoin.errors import OptionError, SchemaError
 from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
-from adjoin.parts.budget import parse_bytes
+from adjoin.memory.budget import parse_bytes
 from adjoin.parts.paths import local_path
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.semistream.spec import JoinSpec, On, make_spec

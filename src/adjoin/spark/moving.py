@@ -17,7 +17,7 @@ from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
 from adjoin.master.moving import Moved, Mover, move
 from adjoin.master.versions import Home
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.spark.jobs import run
 
 MUCH_BYTES = 256 << 20

@@ -2,7 +2,7 @@
 
 from adjoin.errors import BudgetError
 from adjoin.master.master import Master
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_memory import PageFile
 from adjoin.semistream.residence import least_memory
 
 _COMFORTABLE_BYTES = 16 << 20

@@ -11,7 +11,7 @@ from adjoin.master.device import Disk
 from adjoin.master.evolve import View
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_memory import PageFile
 from adjoin.spark.sharing import share_of
 
 _MASTERS_KEPT = 4

@@ -9,7 +9,7 @@ import pyarrow as pa
 from adjoin.arrow.row_sizes import message_of
 from adjoin.errors import CorruptionError
 from adjoin.kernels.types import Array
-from adjoin.parts.rowslots import RowSlots
+from adjoin.memory.row_slots import RowSlots
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin.directory import ENTRY, Directory
 from adjoin.streamjoin.tuples import ARRIVED

@@ -15,8 +15,8 @@ from adjoin.arrow.encodings import Orders
 from adjoin.arrow.large_rows import row_larger_than
 from adjoin.errors import AdjoinError, BudgetError
 from adjoin.master.device import Cost
+from adjoin.memory.budget import MemoryBudget, parse_bytes
 from adjoin.parts.arrivals import arrivals as paced
-from adjoin.parts.budget import MemoryBudget, parse_bytes
 from adjoin.parts.checks import seconds, whole_number
 from adjoin.parts.clock import Clock, SystemClock
 from adjoin.parts.operator import Results

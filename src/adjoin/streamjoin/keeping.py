@@ -7,7 +7,7 @@ import pyarrow as pa
 from adjoin.arrow.copying import compact
 from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
-from adjoin.parts.budget import MemoryBudget
+from adjoin.memory.budget import MemoryBudget
 from adjoin.parts.portions import portions
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.counts import Counts

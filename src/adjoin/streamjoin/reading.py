@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from adjoin.parts.rowslots import RowSlots
+from adjoin.memory.row_slots import RowSlots
 from adjoin.streamjoin.blocks import Block, Blocks
 from adjoin.streamjoin.counts import Counts
 

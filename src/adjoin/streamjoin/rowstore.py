@@ -9,10 +9,10 @@ import pyarrow as pa
 from adjoin.arrow.copying import compact, join_batches
 from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
-from adjoin.parts.columns import NO_BUFFER, Column, Places, columns_of
-from adjoin.parts.pagememory import FinePages
+from adjoin.memory.page_columns import NO_BUFFER, Column, Places, columns_of
+from adjoin.memory.page_memory import FinePages
+from adjoin.memory.row_slots import RowSlots
 from adjoin.parts.portions import portions
-from adjoin.parts.rowslots import RowSlots
 
 _NO_SLOT = -1
 _WORTH_MOVING = 2 / 3

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from adjoin.arrow.row_sizes import message_overhead
 from adjoin.errors import BudgetError
-from adjoin.parts.budget import MemoryBudget
-from adjoin.parts.rowslots import RowSlots
+from adjoin.memory.budget import MemoryBudget
+from adjoin.memory.row_slots import RowSlots
 from adjoin.streamjoin.directory import CHUNK_BYTES
 from adjoin.streamjoin.diskjoin import OUTER_BYTES
 from adjoin.streamjoin.index import INTERVAL_BYTES, POINT_BYTES

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.parts.rowslots import RowSlots
+from adjoin.memory.row_slots import RowSlots
 from adjoin.streamjoin.index import Entries, OrderedIndex
 from adjoin.streamjoin.rowstore import places_of, row_store
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin.kernels.pages import find_buffers
-from adjoin.parts.columns import columns_of
+from adjoin.memory.page_columns import columns_of
 
 _SLOTS, _SLOT = 3, 1
 _GUARD_BYTES = 8192

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adjoin.kernels.pages import find_buffers
-from adjoin.parts.arena import Arena
-from adjoin.parts.columns import PageColumns, Places, columns_of
+from adjoin.memory.arena import Arena
+from adjoin.memory.page_columns import PageColumns, Places, columns_of
 from tests.conformance.values import random_column
 
 TYPES = [

@@ -14,7 +14,7 @@ from adjoin.master.index import PageIndex
 from adjoin.master.master import Master
 from adjoin.master.moving import files_to_empty, same_pages, worth_emptying
 from adjoin.master.versions import Home
-from adjoin.parts.arena import BLOCK_BYTES
+from adjoin.memory.arena import BLOCK_BYTES
 from tests.unit.master.disk_use import assert_bounded, live_bytes, named_and_present, used_bytes
 from tests.unit.master.tables import build_master, changes, multiset, rows_of
 

@@ -1,7 +1,7 @@
 import pytest
 
 from adjoin.errors import BudgetError, OptionError
-from adjoin.parts.budget import MemoryBudget, parse_bytes
+from adjoin.memory.budget import MemoryBudget, parse_bytes
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from adjoin.parts.arena import Arena
-from adjoin.parts.columns import PageColumns, columns_of
+from adjoin.memory.arena import Arena
+from adjoin.memory.page_columns import PageColumns, columns_of
 from adjoin.parts.pagecache import ABSENT, PageCache
 
 SLOTS, PAGES, LANDING = 12, 40, 3

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adjoin import ArenaError, OptionError
-from adjoin.parts.arena import Arena
-from adjoin.parts.pagememory import BLOCK_BYTES, PageFile, PageMemory
+from adjoin.memory.arena import Arena
+from adjoin.memory.page_memory import BLOCK_BYTES, PageFile, PageMemory
 
 MOST = 4 << 20
 
@@ -83,7 +83,7 @@ def test_two_users_at_once_are_refused(tmp_path):
 def test_a_file_from_before_the_system_was_started_is_empty(tmp_path, monkeypatch):
     """A disk may have lost some of what was written before a power cut, the header is no proof."""
     fill(tmp_path / "a")
-    monkeypatch.setattr("adjoin.parts.pagememory._boot", lambda: "another")
+    monkeypatch.setattr("adjoin.memory.page_memory._boot", lambda: "another")
     assert recalled(tmp_path / "a") is None
 
 
@@ -163,7 +163,7 @@ def test_where_room_cannot_be_given_back_it_is_kept(tmp_path, monkeypatch):
         arena.grow(100)
         arena.free(arena.take(100))
         before = file.occupied_bytes
-        monkeypatch.setattr("adjoin.parts.regions._punch", refuse)
+        monkeypatch.setattr("adjoin.memory.mapped_file._punch", refuse)
         arena.shrink(100)
         assert file.occupied_bytes == before
         arena.grow(100)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adjoin.kernels.tuples import EMPTY
+from adjoin.memory.page_memory import BLOCK_BYTES, PageFile
 from adjoin.parts.cachesizes import CacheSizes
 from adjoin.parts.groups import Groups
-from adjoin.parts.pagememory import BLOCK_BYTES, PageFile
 from adjoin.parts.tuplecache import TupleCache
 
 SCHEMA = pa.schema(

@@ -17,7 +17,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from adjoin import SSIJ, ArenaError, BudgetError, Master, OptionError
 from adjoin.master import verify
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_memory import PageFile
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales
 from tests.unit.semistream.warm import KEYS, WarmMachine, occupied, small_file_system
@@ -81,7 +81,7 @@ CHILD = """
 import os, signal, sys
 import numpy as np, pyarrow as pa
 import adjoin
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_memory import PageFile
 
 master, path, memory, end = adjoin.Master.open(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 join = adjoin.SSIJ(master, on="id", memory=memory, pages=PageFile(path, memory), shared_index=True)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from adjoin import SSIJ, ArenaError, CMeshJoin, FrontStage, HybridJoin, Master, OptionError, XHybridJoin
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_memory import PageFile
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales
 from tests.unit.semistream.warm import KEYS, WarmMachine, occupied, small_file_system
@@ -95,7 +95,7 @@ CHILD = """
 import os, signal, sys
 import numpy as np, pyarrow as pa
 import adjoin
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_memory import PageFile
 
 master, path, memory, end = adjoin.Master.open(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 kind = adjoin.FrontStage(adjoin.SSIJ)
@@ -277,7 +277,7 @@ def test_an_operator_that_failed_leaves_nothing(master, tmp_path, monkeypatch):
 
     with PageFile(tmp_path / "pages", MEMORY) as pages, monkeypatch.context() as patched:
         join = FrontSSIJ(master, on="id", memory=MEMORY, pages=pages, shared_index=True)
-        patched.setattr("adjoin.parts.rowslots.find_buffers", fail)
+        patched.setattr("adjoin.memory.row_slots.find_buffers", fail)
         with pytest.raises(KeyboardInterrupt):
             list(join.run([sales(EVERY_KEY)]))
         join.close()

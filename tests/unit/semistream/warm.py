@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from adjoin.parts.pagememory import PageFile
+from adjoin.memory.page_memory import PageFile
 from tests.unit.semistream.shop import build, products, sales
 
 KEYS = st.lists(st.integers(-2, 900), min_size=1, max_size=60)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from adjoin.kernels.grouping import collect_needs
 from adjoin.kernels.types import Array
-from adjoin.parts.arena import BLOCK_BYTES
-from adjoin.parts.budget import MemoryBudget
+from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.budget import MemoryBudget
 from adjoin.parts.clock import Clock
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer, Wanted

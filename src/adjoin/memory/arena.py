@@ -4,7 +4,7 @@ import numpy as np
 
 from adjoin.kernels.pages import move_pages
 from adjoin.kernels.types import Array
-from adjoin.parts.pagememory import BLOCK_BYTES, PageMemory
+from adjoin.memory.page_memory import BLOCK_BYTES, PageMemory
 
 __all__ = ["BLOCK_BYTES", "Arena"]
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 from adjoin.arrow.row_sizes import message_of, message_overhead
 from adjoin.kernels.pages import find_buffers
 from adjoin.kernels.types import Array
-from adjoin.parts.arena import Arena
-from adjoin.parts.columns import Column, PageColumns, Places, columns_of
-from adjoin.parts.pagememory import PageMemory
+from adjoin.memory.arena import Arena
+from adjoin.memory.page_columns import Column, PageColumns, Places, columns_of
+from adjoin.memory.page_memory import PageMemory
 
 
 class RowSlots:

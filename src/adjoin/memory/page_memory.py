@@ -13,7 +13,7 @@ import numpy as np
 from adjoin.errors import ArenaError, CorruptionError, OptionError
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
-from adjoin.parts.regions import BLOCK_BYTES, Regions
+from adjoin.memory.mapped_file import BLOCK_BYTES, Regions
 
 __all__ = ["BLOCK_BYTES", "FilePart", "PageFile", "PageMemory"]
 

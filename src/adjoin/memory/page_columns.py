@@ -15,7 +15,7 @@ from adjoin.errors import SchemaError
 from adjoin.kernels import gather, scatter
 from adjoin.kernels.pages import LACKING
 from adjoin.kernels.types import Array
-from adjoin.parts.arena import Arena
+from adjoin.memory.arena import Arena
 
 NO_BUFFER = -1
 _PLACE_BYTES = 8
