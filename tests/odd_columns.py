@@ -28,7 +28,7 @@ from adjoin import (
     XJoin,
 )
 from adjoin.arrow.encodings import declared_type
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from tests.encodings import KNOWN, any_array, any_type
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.master.device import HARD_DISK, Cost
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.streamjoin.frame import SpillingJoin
 from adjoin.streamjoin.sizes import INPUT_SHARE
 from adjoin.workloads import ExponentialGaps, Fragments

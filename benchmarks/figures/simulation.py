@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.master.device import HARD_DISK, Cost, Device, Disk, SimulatedDisk
-from adjoin.parts.clock import Clock, SimulatedClock, SystemClock
+from adjoin.operators.clock import Clock, SimulatedClock, SystemClock
 from adjoin.workloads import Arrivals
 
 ROW_SECONDS = 1e-6

@@ -23,7 +23,7 @@ from adjoin.errors import (
 from adjoin.master.engines import register
 from adjoin.master.master import Master
 from adjoin.memory.page_memory import PageFile
-from adjoin.parts.clock import Pause
+from adjoin.operators.clock import Pause
 from adjoin.semistream.auto import AutoJoin
 from adjoin.semistream.cmeshjoin import CMeshJoin
 from adjoin.semistream.frontstage import FrontStage

@@ -21,7 +21,7 @@ from adjoin import (
 )
 from adjoin.memory.budget import parse_bytes
 from adjoin.memory.page_memory import PageFile
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from tests.conformance.reference import Reference
 from tests.conformance.scripted import Item, Refresh
 from tests.conformance.snapshots import Shelf, Snapshot

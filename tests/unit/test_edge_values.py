@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import SSIJ, AdjoinError, Master, OptionError, Pause
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from adjoin.semistream.ssij.options import Deadline
 from tests.odd_columns import MANY, TWO

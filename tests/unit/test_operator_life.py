@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import AdjoinError, Master
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from tests.odd_columns import MANY, TWO
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from adjoin.master.device import SimulatedDisk
 from adjoin.memory.arena import BLOCK_BYTES
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.models import cmeshjoin, meshjoin
 from adjoin.semistream.models.iteration import best_buffer_bytes
 from adjoin.semistream.models.setting import CostConstants

@@ -7,7 +7,7 @@ from functools import cache
 import pyarrow as pa
 
 from adjoin.master.device import SimulatedDisk
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.queued import QueuedJoin
 from benchmarks.figures import simulation
 from benchmarks.figures.figure import Measurement, World

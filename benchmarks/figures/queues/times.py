@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.master.device import Cost, SimulatedDisk
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.models.meshjoin import loop, waiting_seconds
 from adjoin.semistream.queued import QueuedJoin
 from adjoin.workloads import ExponentialGaps

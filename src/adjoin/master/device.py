@@ -24,7 +24,7 @@ from adjoin.kernels.pages import READ, Reads, read_scans
 from adjoin.kernels.types import Array
 from adjoin.master.asyncqueue import AsyncQueue
 from adjoin.memory.arena import BLOCK_BYTES, Arena
-from adjoin.parts.clock import Clock
+from adjoin.operators.clock import Clock
 
 Status = tuple[int, int]
 """Whether scans were read, and the page at which it went wrong."""

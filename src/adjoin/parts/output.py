@@ -9,7 +9,7 @@ from adjoin.arrow.encodings import Orders, declared_values, plain_type
 from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, PageColumns, Places
-from adjoin.parts.portions import portions
+from adjoin.operators.portions import portions
 from adjoin.parts.streambuffer import Rows
 
 

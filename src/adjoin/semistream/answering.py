@@ -10,7 +10,7 @@ from adjoin.arrow.copying import can_be_taken, no_rows, plain_columns
 from adjoin.errors import BudgetError, SchemaError
 from adjoin.kernels.types import Array
 from adjoin.memory.budget import MemoryBudget
-from adjoin.parts.clock import Clock
+from adjoin.operators.clock import Clock
 from adjoin.parts.output import Output, can_be_measured, sizes_of
 from adjoin.parts.streambuffer import Arrivals, Rows
 from adjoin.semistream.matching import Matcher

@@ -17,8 +17,8 @@ from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import parse_bytes
 from adjoin.memory.page_memory import PageMemory
+from adjoin.operators.clock import SystemClock
 from adjoin.parts import checks
-from adjoin.parts.clock import SystemClock
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.frontstage import FrontStage, FrontStaged
 from adjoin.semistream.meshjoin import MeshJoin

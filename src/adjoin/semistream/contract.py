@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from adjoin.errors import SchemaError
 from adjoin.master.master import Master
+from adjoin.operators.clock import Pause
+from adjoin.operators.operator import Operator, Results
 from adjoin.parts import checks
-from adjoin.parts.clock import Pause
-from adjoin.parts.operator import Operator, Results
 
 
 class SemiStreamJoin(Operator):

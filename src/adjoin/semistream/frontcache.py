@@ -16,10 +16,10 @@ from adjoin.master.master import Master
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_columns import Places
 from adjoin.memory.page_memory import PageMemory
+from adjoin.operators.portions import portions
 from adjoin.parts.cachesizes import CacheSizes
 from adjoin.parts.groups import Groups
 from adjoin.parts.keytable import KeyTable
-from adjoin.parts.portions import portions
 from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.paged import PagedJoin
 from adjoin.semistream.pairs import PairsByKey, TurnCounts, pairs_by_key

@@ -16,10 +16,10 @@ from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
 from adjoin.memory.page_columns import Places
 from adjoin.memory.page_memory import PageMemory
+from adjoin.operators.clock import Pause
+from adjoin.operators.portions import portions
 from adjoin.parts.checks import share
-from adjoin.parts.clock import Pause
 from adjoin.parts.output import Output, sizes_of
-from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
 from adjoin.parts.tuplecache import CachedPlaces, TupleCache
 from adjoin.semistream.cachedkeys import CachedKeys

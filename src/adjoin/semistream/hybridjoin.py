@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from adjoin.kernels.types import Array
 from adjoin.memory.budget import MemoryBudget
-from adjoin.parts.clock import Clock
+from adjoin.operators.clock import Clock
 from adjoin.parts.pageneeds import PageNeeds
 from adjoin.parts.rowqueue import RowQueue
 from adjoin.parts.streambuffer import Rows

@@ -10,7 +10,7 @@ from adjoin.kernels.grouping import make_pairs
 from adjoin.kernels.search import expand
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.parts.portions import portions
+from adjoin.operators.portions import portions
 from adjoin.parts.streambuffer import Arrivals, Rows
 from adjoin.semistream.answering import Answering
 from adjoin.semistream.readahead import read_in_waves

@@ -10,8 +10,8 @@ from adjoin.kernels.search import expand, probe_pages
 from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Equality
 from adjoin.memory.page_columns import Column, Places
+from adjoin.operators.portions import portions
 from adjoin.parts.output import Output
-from adjoin.parts.portions import portions
 from adjoin.parts.streambuffer import Rows
 from adjoin.semistream.residence import Residence
 from adjoin.semistream.spec import JoinSpec

@@ -11,7 +11,7 @@ from adjoin.kernels.types import Array
 from adjoin.master.master import Master
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_memory import PageMemory
-from adjoin.parts.clock import Clock
+from adjoin.operators.clock import Clock
 from adjoin.parts.keyedrows import KeyedRows
 from adjoin.parts.rowqueue import RowQueue
 from adjoin.parts.streambuffer import Arrivals, Rows

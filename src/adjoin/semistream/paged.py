@@ -11,8 +11,8 @@ from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
 from adjoin.memory.budget import MemoryBudget, parse_bytes
 from adjoin.memory.page_memory import PageFile, PageMemory
+from adjoin.operators.clock import Clock, SystemClock
 from adjoin.parts import checks
-from adjoin.parts.clock import Clock, SystemClock
 from adjoin.semistream.contract import SemiStreamJoin
 from adjoin.semistream.residence import Observer, Residence, least_memory
 from adjoin.semistream.spec import JoinSpec

@@ -13,8 +13,8 @@ from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_memory import PageMemory
+from adjoin.operators.clock import Clock
 from adjoin.parts.checks import whole_number
-from adjoin.parts.clock import Clock
 from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
 from adjoin.semistream.answering import Counts
 from adjoin.semistream.buffered import BufferedJoin, Stage

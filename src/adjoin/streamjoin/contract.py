@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from adjoin.errors import AdjoinError, OptionError, SchemaError, StorageError
+from adjoin.operators.clock import Pause
+from adjoin.operators.operator import Operator, Results
 from adjoin.parts import checks
-from adjoin.parts.clock import Pause
-from adjoin.parts.operator import Operator, Results
 
 Arrival = tuple[str, pa.RecordBatch | None] | Pause
 """The name of an input with a batch of it, or with None where it ends; or a time in which nothing comes."""

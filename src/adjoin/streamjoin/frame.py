@@ -16,10 +16,10 @@ from adjoin.arrow.large_rows import row_larger_than
 from adjoin.errors import AdjoinError, BudgetError
 from adjoin.master.device import Cost
 from adjoin.memory.budget import MemoryBudget, parse_bytes
-from adjoin.parts.arrivals import arrivals as paced
+from adjoin.operators.clock import Clock, SystemClock
+from adjoin.operators.late_input import arrivals as paced
+from adjoin.operators.operator import Results
 from adjoin.parts.checks import seconds, whole_number
-from adjoin.parts.clock import Clock, SystemClock
-from adjoin.parts.operator import Results
 from adjoin.parts.paths import local_path
 from adjoin.parts.spill import SpillFile
 from adjoin.streamjoin import snapshots

@@ -8,7 +8,7 @@ from adjoin.arrow.copying import compact
 from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
 from adjoin.memory.budget import MemoryBudget
-from adjoin.parts.portions import portions
+from adjoin.operators.portions import portions
 from adjoin.streamjoin.blocks import Blocks
 from adjoin.streamjoin.counts import Counts
 from adjoin.streamjoin.flushing import FlushPolicy, Leaving, Shortage

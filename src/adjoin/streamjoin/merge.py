@@ -13,7 +13,7 @@ from adjoin.kernels.intervals import overlap_ranges
 from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.parts.portions import portions
+from adjoin.operators.portions import portions
 from adjoin.streamjoin.blocks import MOMENT_BYTES, Block
 from adjoin.streamjoin.condition import LEFT, RIGHT
 from adjoin.streamjoin.diskjoin import DiskJoin, have_not_met

@@ -10,8 +10,8 @@ from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, Places
 from adjoin.memory.row_slots import RowSlots
+from adjoin.operators.portions import portions
 from adjoin.parts import output
-from adjoin.parts.portions import portions
 from adjoin.streamjoin.condition import LEFT
 from adjoin.streamjoin.spec import TwoInputs
 

@@ -12,7 +12,7 @@ from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import NO_BUFFER, Column, Places, columns_of
 from adjoin.memory.page_memory import FinePages
 from adjoin.memory.row_slots import RowSlots
-from adjoin.parts.portions import portions
+from adjoin.operators.portions import portions
 
 _NO_SLOT = -1
 _WORTH_MOVING = 2 / 3

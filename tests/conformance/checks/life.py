@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import AdjoinError, OptionError, Pause, SchemaError
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from tests.conformance import workloads
 from tests.conformance.checks.registry import HOWS, check
 from tests.conformance.scripted import Item

@@ -9,7 +9,7 @@ import pytest
 from adjoin import SSIJ, CorruptionError, Master
 from adjoin.master import asyncqueue, device
 from adjoin.master.device import HARD_DISK, OBJECT_STORE, SSD, Cost, Disk, SimulatedDisk
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 
 ROWS = 20_000
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adjoin.arrow.copying import compact
-from adjoin.parts.arrivals import arrivals
+from adjoin.operators.late_input import arrivals
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InputBuffer, Rows, StreamBuffer
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin import Master
 from adjoin.master.device import Cost, SimulatedDisk
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 
 DISK = Cost(positioning_seconds=8e-3, block_seconds=1e-3)
 

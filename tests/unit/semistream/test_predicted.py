@@ -9,7 +9,7 @@ import pytest
 
 from adjoin import CMeshJoin, HybridJoin, Master, MeshJoin, XHybridJoin
 from adjoin.master.device import HARD_DISK, SimulatedDisk
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.models import meshjoin, xhybridjoin
 from adjoin.semistream.models.popularity import power_sum
 from adjoin.workloads import MasterRows, Records, Zipf

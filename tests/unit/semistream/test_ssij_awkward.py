@@ -23,7 +23,7 @@ from adjoin import (
     SchemaError,
 )
 from adjoin.keys.codec import KeyCodec
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, sales
 

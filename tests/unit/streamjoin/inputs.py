@@ -17,7 +17,7 @@ from adjoin import (
     XJoin,
 )
 from adjoin.master.device import Cost
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.streamjoin.frame import SpillingJoin
 
 LEFT = pa.schema([("k", pa.int64()), ("l", pa.int64()), ("text", pa.string())])

@@ -21,7 +21,7 @@ from adjoin import (
     XJoin,
 )
 from adjoin.master.device import Cost
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 
 TWO_INPUTS: dict[str, Callable[..., Any]] = {
     "diner": DINER,

@@ -12,9 +12,9 @@ from adjoin.keys.predicate import Distance
 from adjoin.master.device import Device
 from adjoin.master.master import Master
 from adjoin.memory.page_memory import PageMemory
-from adjoin.parts.arrivals import arrivals
+from adjoin.operators.clock import Clock, Pause, SystemClock
+from adjoin.operators.late_input import arrivals
 from adjoin.parts.checks import MOST_SECONDS
-from adjoin.parts.clock import Clock, Pause, SystemClock
 from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
 from adjoin.semistream.buffered import BufferedJoin
 from adjoin.semistream.paged import check_master

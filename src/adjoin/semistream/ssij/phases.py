@@ -11,7 +11,7 @@ from adjoin.kernels.grouping import collect_needs
 from adjoin.kernels.types import Array
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import MemoryBudget
-from adjoin.parts.clock import Clock
+from adjoin.operators.clock import Clock
 from adjoin.parts.costmodel import JoinTimeEstimate
 from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer, Wanted
 from adjoin.semistream.answering import Counts

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.parts.portions import portions
+from adjoin.operators.portions import portions
 from adjoin.streamjoin.manyway.graph import Edge
 from adjoin.streamjoin.manyway.probeorder import ProbeOrder
 from adjoin.streamjoin.manyway.spec import ManyInputs

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from adjoin.parts.portions import portions
+from adjoin.operators.portions import portions
 from adjoin.streamjoin.manyway.matching import Match
 from adjoin.streamjoin.manyway.spec import ManyInputs
 

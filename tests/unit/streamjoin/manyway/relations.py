@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from adjoin import MINER, BudgetError, MJoin
 from adjoin.master.device import Cost
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.streamjoin.manyway.join import ManyInputJoin
 from tests.unit.streamjoin.inputs import tight
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adjoin import MINER, AdjoinError, BudgetError, CorruptionError, StorageError
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from tests.unit.streamjoin.manyway.relations import JOINS, Tree, drain
 from tests.unit.streamjoin.refusals import Refusals
 

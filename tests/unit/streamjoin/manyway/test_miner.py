@@ -8,7 +8,7 @@ import pytest
 
 from adjoin import DINER, MINER, Pause
 from adjoin.master.device import Cost
-from adjoin.parts.clock import SimulatedClock
+from adjoin.operators.clock import SimulatedClock
 from adjoin.streamjoin.manyway.graph import JoinGraph
 from adjoin.streamjoin.manyway.probeorder import ProbeOrder
 from adjoin.streamjoin.regions import ThreeRegions

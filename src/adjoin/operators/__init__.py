@@ -1,0 +1,1 @@
+"""The contract of every operator, its clock, and input that comes late."""
