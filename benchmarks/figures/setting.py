@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.master.device import Cost
 from adjoin.master.master import Master
-from adjoin.semistream.paged import PagedJoin
+from adjoin.semistream.base.paged import PagedJoin
 from benchmarks.figures.figure import World
 from benchmarks.figures.simulation import PAPERS_DISK, Machine
 from benchmarks.figures.variants import contender_named

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from adjoin import SSIJ, AutoJoin
 from adjoin.kernels.types import Array
-from adjoin.parts.output import Output
-from adjoin.parts.pagecache import PageCache
-from adjoin.parts.streambuffer import Rows
 from adjoin.semistream.algorithms import algorithm_named
-from adjoin.semistream.buffered import BufferedJoin
-from adjoin.semistream.frontstage import FrontStaged
-from adjoin.semistream.matching import Matcher
+from adjoin.semistream.base.buffered import BufferedJoin
+from adjoin.semistream.base.buffers import Rows
+from adjoin.semistream.base.matching import Matcher
+from adjoin.semistream.base.output import Output
+from adjoin.semistream.frontstage.stage import FrontStaged
+from adjoin.semistream.pages.cache import PageCache
 
 
 class FixedShares(SSIJ):

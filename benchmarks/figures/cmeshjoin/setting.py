@@ -8,7 +8,7 @@ from typing import Any
 from adjoin.master.device import Cost
 from adjoin.master.master import Master
 from adjoin.semistream.algorithms import algorithm_named
-from adjoin.semistream.cmeshjoin import CMeshJoin
+from adjoin.semistream.meshjoin.cmeshjoin import CMeshJoin
 from benchmarks.figures.cmeshjoin.data import Clouds, CustomerOrders, Synthetic
 from benchmarks.figures.figure import Paper, Sweep, World
 from benchmarks.figures.simulation import PAPERS_DISK, Machine

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.master.device import SimulatedDisk
 from adjoin.operators.clock import SimulatedClock
-from adjoin.semistream.queued import QueuedJoin
+from adjoin.semistream.base.queued import QueuedJoin
 from benchmarks.figures import simulation
 from benchmarks.figures.figure import Measurement, World
 from benchmarks.figures.queues.predictions import predicted_loop

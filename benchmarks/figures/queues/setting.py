@@ -8,14 +8,14 @@ from adjoin.master.device import Cost
 from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.page_memory import FinePages
-from adjoin.parts.keyedrows import KeyedRows
-from adjoin.parts.rowqueue import RowQueue
 from adjoin.semistream.algorithms import algorithm_named
+from adjoin.semistream.base.queue import RowQueue
+from adjoin.semistream.base.queued import QueuedJoin, QueueRoom
+from adjoin.semistream.meshjoin.keyed_rows import KeyedRows
 from adjoin.semistream.models.iteration import best_buffer_bytes
 from adjoin.semistream.models.setting import CostConstants
 from adjoin.semistream.models.setting import Setting as Sizes
 from adjoin.semistream.models.xhybridjoin import tune
-from adjoin.semistream.queued import QueuedJoin, QueueRoom
 from benchmarks.figures.figure import World
 from benchmarks.figures.masters import PAGE_BYTES, KeyedMaster
 from benchmarks.figures.queues.popularity import page_weights

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from adjoin.master.device import Cost, SimulatedDisk
 from adjoin.operators.clock import SimulatedClock
+from adjoin.semistream.base.queued import QueuedJoin
 from adjoin.semistream.models.meshjoin import loop, waiting_seconds
-from adjoin.semistream.queued import QueuedJoin
 from adjoin.workloads import ExponentialGaps
 from benchmarks.figures.figure import Measurement, World
 from benchmarks.figures.masters import PAGE_BYTES

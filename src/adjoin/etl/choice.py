@@ -8,7 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
-from adjoin.semistream.spec import On, make_spec
+from adjoin.semistream.base.spec import On, make_spec
 from adjoin.spark.naming import column, found_key, found_names, free_name
 from adjoin.spark.routing import is_hashable
 

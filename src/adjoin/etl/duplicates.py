@@ -14,7 +14,7 @@ from adjoin.etl.microbatch import refuse_streaming, txn_of
 from adjoin.etl.timetolive import Expiry, TimeToLive, expiry_of, sweep, without
 from adjoin.master.changing import NumberedChange, Planned, upserts
 from adjoin.master.master import Master
-from adjoin.semistream.spec import On
+from adjoin.semistream.base.spec import On
 from adjoin.spark.enrich import enrich
 from adjoin.spark.jobs import as_raised, fetch
 from adjoin.spark.naming import column, found_name, free_name

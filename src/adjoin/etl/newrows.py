@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from adjoin.master.master import Master
-from adjoin.semistream.spec import On
+from adjoin.semistream.base.spec import On
 from adjoin.spark.enrich import enrich
 
 

@@ -16,7 +16,7 @@ from adjoin.etl.microbatch import refuse_streaming, txn_of
 from adjoin.master.changing import NumberedChange, Planned, upserts
 from adjoin.master.datafile import read_pages
 from adjoin.master.master import Master
-from adjoin.semistream.spec import On
+from adjoin.semistream.base.spec import On
 from adjoin.spark.enrich import enrich
 from adjoin.spark.jobs import fetch
 from adjoin.spark.naming import column, comparison, found_name, found_names

@@ -2,14 +2,14 @@
 
 from adjoin.errors import OptionError
 from adjoin.semistream.auto import AutoJoin
-from adjoin.semistream.frontstage import FrontStage, FrontStaged
-from adjoin.semistream.hybridjoin import HybridJoin
+from adjoin.semistream.base.paged import PagedJoin
+from adjoin.semistream.frontstage.stage import FrontStage, FrontStaged
+from adjoin.semistream.hybridjoin.hybridjoin import HybridJoin
+from adjoin.semistream.hybridjoin.xhybridjoin import XHybridJoin
 from adjoin.semistream.index_nested_loop import IndexNestedLoopJoin
-from adjoin.semistream.meshjoin import MeshJoin
-from adjoin.semistream.paged import PagedJoin
-from adjoin.semistream.rmeshjoin import RMeshJoin
+from adjoin.semistream.meshjoin.meshjoin import MeshJoin
+from adjoin.semistream.meshjoin.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
-from adjoin.semistream.xhybridjoin import XHybridJoin
 
 _JOINS: dict[str, type[PagedJoin]] = {
     "ssij": SSIJ,

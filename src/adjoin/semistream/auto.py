@@ -19,17 +19,17 @@ from adjoin.memory.budget import parse_bytes
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import SystemClock
 from adjoin.parts import checks
-from adjoin.semistream.contract import SemiStreamJoin
-from adjoin.semistream.frontstage import FrontStage, FrontStaged
-from adjoin.semistream.meshjoin import MeshJoin
+from adjoin.semistream.base.contract import SemiStreamJoin
+from adjoin.semistream.base.paged import check_master
+from adjoin.semistream.base.spec import On, make_spec
+from adjoin.semistream.frontstage.stage import FrontStage, FrontStaged
+from adjoin.semistream.hybridjoin.xhybridjoin import XHybridJoin, without_chance
+from adjoin.semistream.meshjoin.meshjoin import MeshJoin
 from adjoin.semistream.models import meshjoin, ssij, xhybridjoin
 from adjoin.semistream.models.iteration import best_buffer_bytes
 from adjoin.semistream.models.popularity import coarser
 from adjoin.semistream.models.setting import CostConstants, Setting
-from adjoin.semistream.paged import check_master
-from adjoin.semistream.spec import On, make_spec
 from adjoin.semistream.ssij import SSIJ
-from adjoin.semistream.xhybridjoin import XHybridJoin, without_chance
 
 _PROCESSOR_SECONDS = {"xhybridjoin+front": 8e-6, "ssij+front": 1.3e-6, "cmeshjoin": 7e-6, "ssij": 0.9e-6}
 """For a row, about, as seen where reading costs next to nothing; a simulated clock knows nothing of it."""

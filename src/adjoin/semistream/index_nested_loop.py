@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.parts.streambuffer import Rows
-from adjoin.semistream.lookup import Lookup
-from adjoin.semistream.queued import LoadCounts, QueuedJoin
-from adjoin.semistream.readahead import read_each
+from adjoin.semistream.base.buffers import Rows
+from adjoin.semistream.base.lookup import Lookup
+from adjoin.semistream.base.queued import LoadCounts, QueuedJoin
+from adjoin.semistream.pages.read_ahead import read_each
 
 
 class Probes(Lookup):

@@ -21,7 +21,7 @@ from adjoin.master.master import Master
 from adjoin.memory.budget import parse_bytes
 from adjoin.parts.paths import local_path
 from adjoin.semistream.algorithms import algorithm_named
-from adjoin.semistream.spec import JoinSpec, On, make_spec
+from adjoin.semistream.base.spec import JoinSpec, On, make_spec
 from adjoin.semistream.ssij.options import Deadline
 from adjoin.spark.cleaning import clean_up_after
 from adjoin.spark.hosting import DIRECTORY_SETTING

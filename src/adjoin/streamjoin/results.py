@@ -11,7 +11,7 @@ from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, Places
 from adjoin.memory.row_slots import RowSlots
 from adjoin.operators.portions import portions
-from adjoin.parts import output
+from adjoin.semistream.base import output
 from adjoin.streamjoin.condition import LEFT
 from adjoin.streamjoin.spec import TwoInputs
 

@@ -19,7 +19,7 @@ from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Distance
 from adjoin.parts import checks
-from adjoin.parts.output import can_be_measured
+from adjoin.semistream.base.output import can_be_measured
 from adjoin.streamjoin.condition import LEFT, RIGHT, Condition
 
 On = str | Sequence[str] | Mapping[str, str]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from adjoin.arrow.copying import compact
 from adjoin.operators.late_input import arrivals
-from adjoin.parts.costmodel import JoinTimeEstimate
-from adjoin.parts.streambuffer import Arrivals, InputBuffer, Rows, StreamBuffer
+from adjoin.semistream.base.buffers import Arrivals, InputBuffer, Rows, StreamBuffer
+from adjoin.semistream.ssij.join_time import JoinTimeEstimate
 
 ENOUGH = 1 << 30
 

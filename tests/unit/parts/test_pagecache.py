@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from adjoin.memory.arena import Arena
 from adjoin.memory.page_columns import PageColumns, columns_of
-from adjoin.parts.pagecache import ABSENT, PageCache
+from adjoin.semistream.pages.cache import ABSENT, PageCache
 
 SLOTS, PAGES, LANDING = 12, 40, 3
 SCHEMA = pa.schema({"key": pa.int64(), "text": pa.string()})

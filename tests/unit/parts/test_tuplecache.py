@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adjoin.kernels.tuples import EMPTY
 from adjoin.memory.page_memory import BLOCK_BYTES, PageFile
-from adjoin.parts.cachesizes import CacheSizes
-from adjoin.parts.groups import Groups
-from adjoin.parts.tuplecache import TupleCache
+from adjoin.semistream.frontstage.cache_sizes import CacheSizes
+from adjoin.semistream.frontstage.rows_by_key import Groups
+from adjoin.semistream.frontstage.tuple_cache import TupleCache
 
 SCHEMA = pa.schema(
     [

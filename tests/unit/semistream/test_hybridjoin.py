@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from adjoin import HybridJoin, Master, OptionError, XHybridJoin
-from adjoin.semistream import readahead, xhybridjoin
-from adjoin.semistream.hybridjoin import Loads
-from adjoin.semistream.matching import Matcher
-from adjoin.semistream.xhybridjoin import without_chance
+from adjoin.semistream.base.matching import Matcher
+from adjoin.semistream.hybridjoin import xhybridjoin
+from adjoin.semistream.hybridjoin.hybridjoin import Loads
+from adjoin.semistream.hybridjoin.xhybridjoin import without_chance
+from adjoin.semistream.pages import read_ahead
 from adjoin.workloads import Zipf
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales, slow_disk
@@ -45,7 +46,7 @@ def log_of(join: Any) -> list[tuple[int, int, int]]:
 
 def test_a_memory_full_of_rows_is_answered_between_two_loads_of_a_page(master, monkeypatch):
     """Theorem 1: not more reads than MESHJOIN."""
-    monkeypatch.setattr("adjoin.semistream.hybridjoin.Loads", Watched)
+    monkeypatch.setattr("adjoin.semistream.hybridjoin.hybridjoin.Loads", Watched)
     with HybridJoin(master, on="id", memory="1MB", disk_pages=16, **slow_disk()) as join:
         for batch in skewed(60_000):
             list(join.push(batch))
@@ -127,7 +128,7 @@ class KeepsUnmatched(Loads):
 
 @pytest.mark.parametrize(("stage", "ends"), [(Loads, True), (KeepsUnmatched, False)])
 def test_a_row_without_a_match_leaves(stage, ends, master, monkeypatch):
-    monkeypatch.setattr("adjoin.semistream.hybridjoin.Loads", stage)
+    monkeypatch.setattr("adjoin.semistream.hybridjoin.hybridjoin.Loads", stage)
     with HybridJoin(master, on="id", memory="1MB", disk_pages=4, **slow_disk()) as join:
         list(join.push(sales([1, 2, 3])))
         for _ in range(5):
@@ -150,7 +151,7 @@ class LeavesAtFirstMatch(Loads):
 
 @pytest.mark.parametrize(("stage", "exact"), [(Loads, True), (LeavesAtFirstMatch, False)])
 def test_rows_with_matches_on_several_pages_wait_for_all_of_them(stage, exact, tmp_path, monkeypatch):
-    monkeypatch.setattr("adjoin.semistream.hybridjoin.Loads", stage)
+    monkeypatch.setattr("adjoin.semistream.hybridjoin.hybridjoin.Loads", stage)
     table = products(40, copies=200)
     stream = [sales([4, 20, 40, 41])]
     join = HybridJoin(build(table, tmp_path), on="id", memory="1MB", disk_pages=1, **slow_disk())
@@ -165,7 +166,7 @@ def test_rows_with_matches_on_several_pages_wait_for_all_of_them(stage, exact, t
 
 def test_rows_that_left_give_their_memory_back(master, monkeypatch):
     """Whenever pages are read, nearly all of the queue is rows that wait."""
-    monkeypatch.setattr("adjoin.semistream.hybridjoin.Loads", Watched)
+    monkeypatch.setattr("adjoin.semistream.hybridjoin.hybridjoin.Loads", Watched)
     with HybridJoin(master, on="id", memory="1MB", disk_pages=8, **slow_disk()) as join:
         for batch in skewed(40_000):
             list(join.push(batch))
@@ -223,7 +224,7 @@ def test_pinned_pages_follow_the_stream(master):
 
 
 def test_the_first_pages_of_a_sorted_master_are_read_in_one_go(master, monkeypatch):
-    heads, read_in_waves = [], readahead.read_in_waves
+    heads, read_in_waves = [], read_ahead.read_in_waves
 
     def noted(pages, wanted, room):
         heads.append(wanted)

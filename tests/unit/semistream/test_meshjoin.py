@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import CMeshJoin, Master, MeshJoin, Pause, RMeshJoin
-from adjoin.semistream.meshjoin import Scan
+from adjoin.semistream.meshjoin.meshjoin import Scan
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales, slow_disk
 
@@ -64,7 +64,7 @@ class ExpiresByNumber(Scan):
 
 @pytest.mark.parametrize(("stage", "exact"), [(Scan, True), (ExpiresByNumber, False)])
 def test_chunks_of_different_sizes_leave_as_chunks(stage, exact, master, monkeypatch):
-    monkeypatch.setattr("adjoin.semistream.meshjoin.Scan", stage)
+    monkeypatch.setattr("adjoin.semistream.meshjoin.meshjoin.Scan", stage)
     monkeypatch.setattr(Scan, "check_invariants", lambda _: None)
     sizes = [700, 3, 400, 1, 900, 2] * 8
     batches = [sales(np.random.default_rng(i).integers(0, 2 * ROWS, size)) for i, size in enumerate(sizes)]

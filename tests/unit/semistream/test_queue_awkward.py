@@ -16,10 +16,10 @@ from adjoin import (
     PageFile,
     XHybridJoin,
 )
-from adjoin.parts.cachesizes import CacheSizes
-from adjoin.parts.groups import Groups
-from adjoin.parts.tuplecache import TupleCache
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
+from adjoin.semistream.frontstage.cache_sizes import CacheSizes
+from adjoin.semistream.frontstage.rows_by_key import Groups
+from adjoin.semistream.frontstage.tuple_cache import TupleCache
 from tests.unit.semistream.shop import build, products, sales, slow_disk
 
 

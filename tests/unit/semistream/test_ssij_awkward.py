@@ -266,6 +266,6 @@ def test_more_pairs_than_were_reserved_start_a_join_phase(tmp_path, monkeypatch)
         list(join.refresh(few))
         results = list(join.push(ranges)) + list(join.finish())
     assert sum(batch.num_rows for batch in results) == 1_501
-    monkeypatch.setattr("adjoin.parts.streambuffer.MOST_STREAM_BYTES", 1 << 16)
+    monkeypatch.setattr("adjoin.semistream.base.buffers.MOST_STREAM_BYTES", 1 << 16)
     with SSIJ(few, between=("low", "high"), **{**options, "memory": "8MB"}) as join:
         assert sum(batch.num_rows for batch in join.run([ranges] * 3)) == 4_500

@@ -64,8 +64,8 @@ def test_a_row_swept_in_portions_is_no_cache_hit(tmp_path):
 
 
 def test_pages_scattered_over_many_files_are_read_a_few_files_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("adjoin.semistream.readahead._MOST_FILES", 10)
-    monkeypatch.setattr("adjoin.master.reader._MOST_OPEN_FILES", 12)
+    monkeypatch.setattr("adjoin.semistream.pages.read_ahead._MOST_FILES", 10)
+    monkeypatch.setattr("adjoin.semistream.pages.reader._MOST_OPEN_FILES", 12)
     master = build(tmp_path)
     for number in range(60):
         master = master.apply(change(number * 47, f"changed {number}"), keep=None)

@@ -196,8 +196,8 @@ def test_a_master_that_has_grown_out_of_the_layout_begins_with_nothing(tmp_path)
 
 
 def test_more_pages_than_there_are_notes_for_begin_with_nothing(master, tmp_path, monkeypatch):
-    monkeypatch.setattr("adjoin.parts.pagecache._ROOM_TIMES", 1)
-    monkeypatch.setattr("adjoin.parts.pagecache._ROOM_PAGES", 0)
+    monkeypatch.setattr("adjoin.semistream.pages.cache._ROOM_TIMES", 1)
+    monkeypatch.setattr("adjoin.semistream.pages.cache._ROOM_PAGES", 0)
     join_once(master, tmp_path / "pages", EVERY_KEY)
     new = pa.table(
         {"id": np.arange(100_000, 160_000), "name": ["n" * 40] * 60_000, "_op": ["insert"] * 60_000}
@@ -247,7 +247,7 @@ def test_an_operator_that_failed_leaves_nothing(master, tmp_path, monkeypatch):
 
     with PageFile(tmp_path / "pages", MEMORY) as pages, monkeypatch.context() as patched:
         join = SSIJ(master, on="id", memory=MEMORY, pages=pages, shared_index=True)
-        patched.setattr("adjoin.parts.pagecache.move_pages", fail)
+        patched.setattr("adjoin.semistream.pages.cache.move_pages", fail)
         with pytest.raises(KeyboardInterrupt):
             list(join.run([sales(EVERY_KEY)]))
         join.close()

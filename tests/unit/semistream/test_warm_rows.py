@@ -382,7 +382,7 @@ def test_a_cache_that_finds_no_room_when_it_leaves_leaves_the_pages_at_least(mas
         join = FrontSSIJ(master, on="id", memory=MEMORY, pages=pages, shared_index=True)
         list(join.push(sales(EVERY_KEY)))
         list(join.idle(0))
-        patched.setattr("adjoin.semistream.frontcache.TupleCache.leave", _full)
+        patched.setattr("adjoin.semistream.frontstage.cache.TupleCache.leave", _full)
         join.close()
     rows, metrics = join_once(master, tmp_path / "pages", EVERY_KEY)
     assert metrics["front_hits"] == 0
@@ -397,7 +397,7 @@ def _full(*_: object) -> None:
 def test_an_operator_that_could_not_be_made_leaves_the_file_usable(master, tmp_path, monkeypatch):
     with PageFile(tmp_path / "pages", MEMORY) as pages:
         with monkeypatch.context() as patched:
-            patched.setattr("adjoin.semistream.frontcache.TupleCache", _full)
+            patched.setattr("adjoin.semistream.frontstage.cache.TupleCache", _full)
             with pytest.raises(ArenaError, match="full"):
                 FrontSSIJ(master, on="id", memory=MEMORY, pages=pages)
         FrontSSIJ(master, on="id", memory=MEMORY, pages=pages).close()

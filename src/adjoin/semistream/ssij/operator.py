@@ -15,10 +15,10 @@ from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock, Pause, SystemClock
 from adjoin.operators.late_input import arrivals
 from adjoin.parts.checks import MOST_SECONDS
-from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
-from adjoin.semistream.buffered import BufferedJoin
-from adjoin.semistream.paged import check_master
-from adjoin.semistream.spec import On, make_spec
+from adjoin.semistream.base.buffered import BufferedJoin
+from adjoin.semistream.base.buffers import MOST_STREAM_BYTES, InputBuffer
+from adjoin.semistream.base.paged import check_master
+from adjoin.semistream.base.spec import On, make_spec
 from adjoin.semistream.ssij.options import Deadline, Options
 from adjoin.semistream.ssij.phases import Phases
 

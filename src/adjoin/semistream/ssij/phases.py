@@ -12,13 +12,13 @@ from adjoin.kernels.types import Array
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import MemoryBudget
 from adjoin.operators.clock import Clock
-from adjoin.parts.costmodel import JoinTimeEstimate
-from adjoin.parts.streambuffer import Arrivals, InvertedIndex, Rows, StreamBuffer, Wanted
-from adjoin.semistream.answering import Counts
-from adjoin.semistream.lookup import Lookup
-from adjoin.semistream.readahead import read_in_waves
-from adjoin.semistream.residence import Residence
-from adjoin.semistream.spec import JoinSpec
+from adjoin.semistream.base.answering import Counts
+from adjoin.semistream.base.buffers import Arrivals, InvertedIndex, Rows, StreamBuffer, Wanted
+from adjoin.semistream.base.lookup import Lookup
+from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.pages.read_ahead import read_in_waves
+from adjoin.semistream.pages.resident import Residence
+from adjoin.semistream.ssij.join_time import JoinTimeEstimate
 
 _RECENT = 0.9
 """What remains of the most pages that rows wanted, with every online phase."""

@@ -8,14 +8,14 @@ import pyarrow as pa
 from adjoin.kernels.types import Array
 from adjoin.memory.budget import MemoryBudget
 from adjoin.operators.clock import Clock
-from adjoin.parts.pageneeds import PageNeeds
-from adjoin.parts.rowqueue import RowQueue
-from adjoin.parts.streambuffer import Rows
-from adjoin.semistream.lookup import Lookup
-from adjoin.semistream.queued import LoadCounts, QueuedJoin, QueueRoom
-from adjoin.semistream.readahead import read_in_waves
-from adjoin.semistream.residence import Residence
-from adjoin.semistream.spec import JoinSpec
+from adjoin.semistream.base.buffers import Rows
+from adjoin.semistream.base.lookup import Lookup
+from adjoin.semistream.base.queue import RowQueue
+from adjoin.semistream.base.queued import LoadCounts, QueuedJoin, QueueRoom
+from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.hybridjoin.page_needs import PageNeeds
+from adjoin.semistream.pages.read_ahead import read_in_waves
+from adjoin.semistream.pages.resident import Residence
 
 
 class Loads(Lookup):

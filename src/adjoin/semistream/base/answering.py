@@ -11,11 +11,11 @@ from adjoin.errors import BudgetError, SchemaError
 from adjoin.kernels.types import Array
 from adjoin.memory.budget import MemoryBudget
 from adjoin.operators.clock import Clock
-from adjoin.parts.output import Output, can_be_measured, sizes_of
-from adjoin.parts.streambuffer import Arrivals, Rows
-from adjoin.semistream.matching import Matcher
-from adjoin.semistream.residence import Residence
-from adjoin.semistream.spec import JoinSpec
+from adjoin.semistream.base.buffers import Arrivals, Rows
+from adjoin.semistream.base.matching import Matcher
+from adjoin.semistream.base.output import Output, can_be_measured, sizes_of
+from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.pages.resident import Residence
 
 
 @dataclass

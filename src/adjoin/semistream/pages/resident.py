@@ -16,15 +16,22 @@ from adjoin.master.device import Device
 from adjoin.master.filter import CheckedFilter, KeyFilter
 from adjoin.master.index import CheckedIndex, PageIndex
 from adjoin.master.master import Master
-from adjoin.master.reader import PageReader, ReadCounts
 from adjoin.memory.arena import BLOCK_BYTES, Arena
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.memory.page_memory import PageMemory
-from adjoin.parts.pagecache import ABSENT, CachedPages, PageCache
-from adjoin.parts.readplan import ReadPlan
-from adjoin.semistream.samepages import find_pages
-from adjoin.semistream.split import Demand, LandingRule, MemorySplit, least_bytes, split_memory, two_waves
+from adjoin.semistream.pages.cache import ABSENT, CachedPages, PageCache
+from adjoin.semistream.pages.read_plan import ReadPlan
+from adjoin.semistream.pages.reader import PageReader, ReadCounts
+from adjoin.semistream.pages.same_pages import find_pages
+from adjoin.semistream.pages.split import (
+    Demand,
+    LandingRule,
+    MemorySplit,
+    least_bytes,
+    split_memory,
+    two_waves,
+)
 
 GUEST = "front"
 """The guest's account."""

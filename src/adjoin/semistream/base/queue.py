@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
-from adjoin.parts.streambuffer import Rows, join_rows
+from adjoin.semistream.base.buffers import Rows, join_rows
 
 _GROWTH = 4
 """A part is joined with the one before it unless that is so many times as long."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from adjoin.kernels.types import Array
 from adjoin.master.index import CheckedIndex, PageIndex
-from adjoin.parts.pagecache import ABSENT
+from adjoin.semistream.pages.cache import ABSENT
 
 
 def find_pages(index: PageIndex | CheckedIndex, first: Array, checksum: Array) -> Array:

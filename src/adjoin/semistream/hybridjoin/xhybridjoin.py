@@ -9,13 +9,13 @@ import pyarrow as pa
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
-from adjoin.semistream.hybridjoin import HybridJoin, Loads
+from adjoin.semistream.base.queued import check_pages
+from adjoin.semistream.base.spec import On
+from adjoin.semistream.hybridjoin.hybridjoin import HybridJoin, Loads
 from adjoin.semistream.models.popularity import coarser
 from adjoin.semistream.models.setting import CostConstants, Setting
 from adjoin.semistream.models.xhybridjoin import tune
-from adjoin.semistream.queued import check_pages
-from adjoin.semistream.readahead import read_in_waves
-from adjoin.semistream.spec import On
+from adjoin.semistream.pages.read_ahead import read_in_waves
 
 _ROWS_PER_PAGE = 4
 """So many stream rows for every page of the master are seen before sizes are chosen by them."""

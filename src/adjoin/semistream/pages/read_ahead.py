@@ -10,9 +10,9 @@ from adjoin.errors import AdjoinError
 from adjoin.kernels.types import Array
 from adjoin.master.index import PageIndex
 from adjoin.memory.arena import BLOCK_BYTES
-from adjoin.parts.pagecache import ABSENT
-from adjoin.parts.readplan import ReadPlan, cut_scans, make_plan
-from adjoin.semistream.residence import Residence
+from adjoin.semistream.pages.cache import ABSENT
+from adjoin.semistream.pages.read_plan import ReadPlan, cut_scans, make_plan
+from adjoin.semistream.pages.resident import Residence
 
 _MOST_FILES = 100
 """A process may have only so many files open; two waves and what is kept open stay well below."""

@@ -19,14 +19,14 @@ from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Pause
 from adjoin.operators.portions import portions
 from adjoin.parts.checks import share
-from adjoin.parts.output import Output, sizes_of
-from adjoin.parts.streambuffer import Rows
-from adjoin.parts.tuplecache import CachedPlaces, TupleCache
-from adjoin.semistream.cachedkeys import CachedKeys
-from adjoin.semistream.contract import SemiStreamJoin
-from adjoin.semistream.frontcache import FrontCache
-from adjoin.semistream.paged import PagedJoin, check_master
-from adjoin.semistream.spec import On, make_spec
+from adjoin.semistream.base.buffers import Rows
+from adjoin.semistream.base.contract import SemiStreamJoin
+from adjoin.semistream.base.output import Output, sizes_of
+from adjoin.semistream.base.paged import PagedJoin, check_master
+from adjoin.semistream.base.spec import On, make_spec
+from adjoin.semistream.frontstage.cache import FrontCache
+from adjoin.semistream.frontstage.cached_keys import CachedKeys
+from adjoin.semistream.frontstage.tuple_cache import CachedPlaces, TupleCache
 
 
 class FrontStaged(SemiStreamJoin):

@@ -13,10 +13,10 @@ from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.portions import portions
-from adjoin.parts.cachesizes import CacheSizes
-from adjoin.parts.groups import Groups
-from adjoin.parts.keytable import ON_THE_WAY, KeyTable
-from adjoin.parts.packedrows import PackedRows
+from adjoin.semistream.frontstage.cache_sizes import CacheSizes
+from adjoin.semistream.frontstage.key_table import ON_THE_WAY, KeyTable
+from adjoin.semistream.frontstage.packed_rows import PackedRows
+from adjoin.semistream.frontstage.rows_by_key import Groups
 
 _ALMOST_EMPTY = 0.3
 """A table with so few of the keys that it may take is too long."""

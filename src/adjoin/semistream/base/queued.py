@@ -15,15 +15,15 @@ from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock
 from adjoin.parts.checks import whole_number
-from adjoin.parts.streambuffer import MOST_STREAM_BYTES, InputBuffer
-from adjoin.semistream.answering import Counts
-from adjoin.semistream.buffered import BufferedJoin, Stage
+from adjoin.semistream.base.answering import Counts
+from adjoin.semistream.base.buffered import BufferedJoin, Stage
+from adjoin.semistream.base.buffers import MOST_STREAM_BYTES, InputBuffer
+from adjoin.semistream.base.paged import check_master
+from adjoin.semistream.base.spec import On, make_spec
 from adjoin.semistream.models.iteration import best_buffer_bytes
 from adjoin.semistream.models.setting import CostConstants, Setting
-from adjoin.semistream.paged import check_master
-from adjoin.semistream.residence import Residence
-from adjoin.semistream.spec import On, make_spec
-from adjoin.semistream.split import Landing, Room
+from adjoin.semistream.pages.resident import Residence
+from adjoin.semistream.pages.split import Landing, Room
 
 _INPUT_SHARE = 1 / 16
 """Part of the memory of rows that is left to rows that arrive meanwhile."""

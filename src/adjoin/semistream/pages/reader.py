@@ -15,7 +15,7 @@ from adjoin.master.index import PageIndex
 from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES, Arena
 from adjoin.memory.page_columns import PageColumns
-from adjoin.parts.readplan import ReadPlan
+from adjoin.semistream.pages.read_plan import ReadPlan
 
 _FILE_GAP_BLOCKS = 1 << 33
 """More than any scan is long, so that no plan reaches from one file into the next."""

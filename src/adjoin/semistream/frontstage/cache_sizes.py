@@ -7,8 +7,8 @@ import pyarrow as pa
 from adjoin.arrow.row_sizes import message_overhead
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.page_memory import PageMemory
-from adjoin.parts.keytable import KeyTable
-from adjoin.parts.packedrows import PackedRows
+from adjoin.semistream.frontstage.key_table import KeyTable
+from adjoin.semistream.frontstage.packed_rows import PackedRows
 
 _SLOTS = 64
 _MOST_SLOT_BYTES = 1 << 20

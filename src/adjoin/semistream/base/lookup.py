@@ -11,9 +11,9 @@ from adjoin.kernels.search import expand
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.operators.portions import portions
-from adjoin.parts.streambuffer import Arrivals, Rows
-from adjoin.semistream.answering import Answering
-from adjoin.semistream.readahead import read_in_waves
+from adjoin.semistream.base.answering import Answering
+from adjoin.semistream.base.buffers import Arrivals, Rows
+from adjoin.semistream.pages.read_ahead import read_in_waves
 
 
 class Lookup(Answering):

@@ -7,8 +7,8 @@ from adjoin.kernels.types import Array
 from adjoin.keys.codec import KeyCodec
 from adjoin.keys.predicate import Equality
 from adjoin.memory.page_columns import Places
-from adjoin.parts.tuplecache import TupleCache
-from adjoin.semistream.spec import JoinSpec
+from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.frontstage.tuple_cache import TupleCache
 
 
 class CachedKeys:

@@ -11,10 +11,10 @@ from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Equality
 from adjoin.memory.page_columns import Column, Places
 from adjoin.operators.portions import portions
-from adjoin.parts.output import Output
-from adjoin.parts.streambuffer import Rows
-from adjoin.semistream.residence import Residence
-from adjoin.semistream.spec import JoinSpec
+from adjoin.semistream.base.buffers import Rows
+from adjoin.semistream.base.output import Output
+from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.pages.resident import Residence
 
 
 class Matcher:

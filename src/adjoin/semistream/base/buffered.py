@@ -11,9 +11,9 @@ from adjoin.arrow.large_rows import row_larger_than
 from adjoin.errors import BudgetError
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master
-from adjoin.parts.streambuffer import Arrivals, InputBuffer
-from adjoin.semistream.answering import Counts
-from adjoin.semistream.paged import PagedJoin
+from adjoin.semistream.base.answering import Counts
+from adjoin.semistream.base.buffers import Arrivals, InputBuffer
+from adjoin.semistream.base.paged import PagedJoin
 
 _STATE_BYTES = 96
 """More than the state of one row takes, in both buffers."""

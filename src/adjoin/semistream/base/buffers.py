@@ -9,7 +9,7 @@ import pyarrow as pa
 from adjoin.arrow.copying import compact, join_arrays, join_batches, take_rows
 from adjoin.kernels.grouping import group_pairs
 from adjoin.kernels.types import Array
-from adjoin.parts.pairlog import PairLog
+from adjoin.semistream.base.pair_log import PairLog
 
 MOST_STREAM_BYTES = 1 << 30
 """Arrow's string offsets end at 2 GiB; rows that wait together stay well below."""

@@ -10,7 +10,7 @@ from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.operators.portions import portions
-from adjoin.parts.streambuffer import Rows
+from adjoin.semistream.base.buffers import Rows
 
 
 class Output:

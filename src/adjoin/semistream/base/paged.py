@@ -13,10 +13,10 @@ from adjoin.memory.budget import MemoryBudget, parse_bytes
 from adjoin.memory.page_memory import PageFile, PageMemory
 from adjoin.operators.clock import Clock, SystemClock
 from adjoin.parts import checks
-from adjoin.semistream.contract import SemiStreamJoin
-from adjoin.semistream.residence import Observer, Residence, least_memory
-from adjoin.semistream.spec import JoinSpec
-from adjoin.semistream.split import LandingRule, two_waves
+from adjoin.semistream.base.contract import SemiStreamJoin
+from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.pages.resident import Observer, Residence, least_memory
+from adjoin.semistream.pages.split import LandingRule, two_waves
 
 
 class PagedJoin(SemiStreamJoin):

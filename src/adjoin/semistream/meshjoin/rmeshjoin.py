@@ -1,6 +1,6 @@
 """R-MESHJOIN: MESHJOIN whose portions do not depend on the size of the master."""
 
-from adjoin.semistream.meshjoin import MeshJoin
+from adjoin.semistream.meshjoin.meshjoin import MeshJoin
 
 
 class RMeshJoin(MeshJoin):

@@ -17,15 +17,15 @@ from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_columns import Places
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.portions import portions
-from adjoin.parts.cachesizes import CacheSizes
-from adjoin.parts.groups import Groups
-from adjoin.parts.keytable import KeyTable
-from adjoin.parts.tuplecache import TupleCache
-from adjoin.semistream.paged import PagedJoin
-from adjoin.semistream.pairs import PairsByKey, TurnCounts, pairs_by_key
-from adjoin.semistream.residence import GUEST, Residence
-from adjoin.semistream.samepages import is_changed
-from adjoin.semistream.spec import JoinSpec
+from adjoin.semistream.base.paged import PagedJoin
+from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.frontstage.cache_sizes import CacheSizes
+from adjoin.semistream.frontstage.key_table import KeyTable
+from adjoin.semistream.frontstage.pairs_by_key import PairsByKey, TurnCounts, pairs_by_key
+from adjoin.semistream.frontstage.rows_by_key import Groups
+from adjoin.semistream.frontstage.tuple_cache import TupleCache
+from adjoin.semistream.pages.resident import GUEST, Residence
+from adjoin.semistream.pages.same_pages import is_changed
 
 _LEAST_ROW_BYTES, _KEY_BYTES = 16, 8
 _STEADY = 1.5

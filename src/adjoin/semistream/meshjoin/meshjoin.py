@@ -12,14 +12,14 @@ from adjoin.master.master import Master
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock
-from adjoin.parts.keyedrows import KeyedRows
-from adjoin.parts.rowqueue import RowQueue
-from adjoin.parts.streambuffer import Arrivals, Rows
-from adjoin.semistream.answering import Answering
-from adjoin.semistream.queued import LoadCounts, QueuedJoin, QueueRoom
-from adjoin.semistream.readahead import read_in_waves
-from adjoin.semistream.residence import Residence
-from adjoin.semistream.spec import JoinSpec
+from adjoin.semistream.base.answering import Answering
+from adjoin.semistream.base.buffers import Arrivals, Rows
+from adjoin.semistream.base.queue import RowQueue
+from adjoin.semistream.base.queued import LoadCounts, QueuedJoin, QueueRoom
+from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.meshjoin.keyed_rows import KeyedRows
+from adjoin.semistream.pages.read_ahead import read_in_waves
+from adjoin.semistream.pages.resident import Residence
 
 _ROW_COST = KeyedRows.row_bytes + RowQueue.state_bytes
 

@@ -1,0 +1,1 @@
+"""What the joins of a stream with a master share."""

@@ -1,0 +1,1 @@
+"""HYBRIDJOIN and X-HYBRIDJOIN: the oldest row decides what is read."""

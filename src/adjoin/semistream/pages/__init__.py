@@ -1,0 +1,1 @@
+"""Pages of the master: which are in memory, which are read next, and how."""
