@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from adjoin.master.device import HARD_DISK, Cost
 from adjoin.operators.clock import SimulatedClock
-from adjoin.streamjoin.frame import SpillingJoin
-from adjoin.streamjoin.sizes import INPUT_SHARE
+from adjoin.streamjoin.base.sizes import INPUT_SHARE
+from adjoin.streamjoin.base.spilling import SpillingJoin
 from adjoin.workloads import ExponentialGaps, Fragments
 
 J = TypeVar("J", bound=SpillingJoin)

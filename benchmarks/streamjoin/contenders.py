@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from adjoin import DINER, MINER, SymmetricHashJoin
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.spec import SIDES
+from adjoin.streamjoin.base.spec import SIDES
 from benchmarks.streamjoin.cascade import Cascade
 from benchmarks.streamjoin.chains import NAMES, ON
 from benchmarks.streamjoin.inputs import in_turn, open_table

@@ -35,14 +35,14 @@ from adjoin.semistream.meshjoin.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
 from adjoin.spark.engine import SparkEngine
 from adjoin.spark.raised import reason
+from adjoin.streamjoin.baselines.hash_merge import HashMergeJoin
+from adjoin.streamjoin.baselines.mjoin import MJoin
+from adjoin.streamjoin.baselines.progressive_merge import ProgressiveMergeJoin
+from adjoin.streamjoin.baselines.rpj import RPJ
+from adjoin.streamjoin.baselines.symmetric_hash import SymmetricHashJoin
+from adjoin.streamjoin.baselines.xjoin import XJoin
 from adjoin.streamjoin.diner import DINER
-from adjoin.streamjoin.hashmerge import HashMergeJoin
 from adjoin.streamjoin.miner import MINER
-from adjoin.streamjoin.mjoin import MJoin
-from adjoin.streamjoin.progressivemerge import ProgressiveMergeJoin
-from adjoin.streamjoin.rpj import RPJ
-from adjoin.streamjoin.symmetrichash import SymmetricHashJoin
-from adjoin.streamjoin.xjoin import XJoin
 
 if TYPE_CHECKING:
     from adjoin import etl

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adjoin.streamjoin.spec import SIDES
+from adjoin.streamjoin.base.spec import SIDES
 from adjoin.workloads import Records
 from benchmarks.figures.diner.setting import JOINS, Setting
 from benchmarks.figures.figure import Measurement, World

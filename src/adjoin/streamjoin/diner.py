@@ -5,12 +5,12 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.parts.checks import whole_number
-from adjoin.streamjoin.flushing import FlushPolicy
-from adjoin.streamjoin.nestedloops import NestedLoops
-from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.regions import ThreeRegions
-from adjoin.streamjoin.spec import On
-from adjoin.streamjoin.twoinputs import TwoInputJoin
+from adjoin.streamjoin.base.spec import On
+from adjoin.streamjoin.base.two_inputs import TwoInputJoin
+from adjoin.streamjoin.disk.idle_work import Reactive
+from adjoin.streamjoin.disk.nested_loops import NestedLoops
+from adjoin.streamjoin.memory.flush_policy import FlushPolicy
+from adjoin.streamjoin.memory.three_regions import ThreeRegions
 
 
 class DINER(TwoInputJoin):

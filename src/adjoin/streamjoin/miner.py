@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin.parts.checks import whole_number
-from adjoin.streamjoin.box import Box
-from adjoin.streamjoin.flushing import FlushPolicy
-from adjoin.streamjoin.manyway.blockloops import BlockLoops
+from adjoin.streamjoin.disk.idle_work import Reactive
+from adjoin.streamjoin.disk.joined_blocks import Box
 from adjoin.streamjoin.manyway.join import ManyInputJoin
 from adjoin.streamjoin.manyway.matching import Match
-from adjoin.streamjoin.reactive import Reactive
-from adjoin.streamjoin.regions import ThreeRegions
+from adjoin.streamjoin.manyway.nested_loops import BlockLoops
+from adjoin.streamjoin.memory.flush_policy import FlushPolicy
+from adjoin.streamjoin.memory.three_regions import ThreeRegions
 
 
 class MINER(ManyInputJoin):

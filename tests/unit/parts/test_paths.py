@@ -10,8 +10,8 @@ from adjoin.errors import OptionError
 from adjoin.master.master import Master
 from adjoin.master.queries import QueryRecords
 from adjoin.parts.paths import local_path
-from adjoin.parts.spill import SpillFile
 from adjoin.spark.hosting import Arenas
+from adjoin.streamjoin.disk.spill_file import SpillFile
 
 FOREIGN = [
     "hdfs://nn/m",

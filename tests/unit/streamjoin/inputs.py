@@ -18,7 +18,7 @@ from adjoin import (
 )
 from adjoin.master.device import Cost
 from adjoin.operators.clock import SimulatedClock
-from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.base.spilling import SpillingJoin
 
 LEFT = pa.schema([("k", pa.int64()), ("l", pa.int64()), ("text", pa.string())])
 RIGHT = pa.schema([("k", pa.int64()), ("r", pa.int64()), ("more", pa.string())])

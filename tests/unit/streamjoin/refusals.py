@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin import StorageError
-from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.base.spilling import SpillingJoin
 
 
 class Refusals:
@@ -30,7 +30,7 @@ class Refusals:
                 raise OSError(number, os.strerror(number))
             return int(real(*arguments))
 
-        monkeypatch.setattr(f"adjoin.parts.spill.os.{call}", refused_now_and_then)
+        monkeypatch.setattr(f"adjoin.streamjoin.disk.spill_file.os.{call}", refused_now_and_then)
 
     def go_on(self, join: SpillingJoin, work: Iterable[pa.RecordBatch]) -> None:
         """Take results; after every failure what was begun goes on."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.streamjoin.box import Box
+from adjoin.streamjoin.disk.joined_blocks import Box
 from adjoin.streamjoin.manyway.graph import JoinGraph
 
 SCHEMA = pa.schema([(f"k{number}", pa.int64()) for number in range(4)])

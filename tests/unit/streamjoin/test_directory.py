@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from adjoin import CorruptionError, StorageError
-from adjoin.parts.spill import SpillFile
-from adjoin.streamjoin.directory import CHUNK_ENTRIES, ENTRY, Directory
+from adjoin.streamjoin.disk.block_directory import CHUNK_ENTRIES, ENTRY, Directory
+from adjoin.streamjoin.disk.spill_file import SpillFile
 
 
 def entry(number: int) -> Any:
@@ -59,7 +59,7 @@ def test_a_disk_that_refuses_changes_nothing(monkeypatch):
         raise OSError(errno.ENOSPC, "no space left")
 
     with monkeypatch.context() as disk:
-        disk.setattr("adjoin.parts.spill.os.pwrite", refused)
+        disk.setattr("adjoin.streamjoin.disk.spill_file.os.pwrite", refused)
         with pytest.raises(StorageError, match="no space left"):
             directory.make_room()
     directory.make_room()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.streamjoin.index import OrderedIndex
+from adjoin.streamjoin.memory.ordered_index import OrderedIndex
 
 keys = st.integers(-20, 20)
 intervals = st.lists(st.tuples(keys, st.integers(0, 6)), max_size=30)

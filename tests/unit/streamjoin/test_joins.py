@@ -224,7 +224,7 @@ def test_what_a_failed_call_left_over_is_not_written_down(name, monkeypatch):
             raise OSError(errno.EIO, "no")
 
         with monkeypatch.context() as disk:
-            disk.setattr("adjoin.parts.spill.os.preadv", refused)
+            disk.setattr("adjoin.streamjoin.disk.spill_file.os.preadv", refused)
             with pytest.raises(StorageError):
                 list(join.finish())
         with pytest.raises(AdjoinError, match="left over"):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import DINER, MINER
-from adjoin.streamjoin.results import InSlots
+from adjoin.streamjoin.base.results import InSlots
 from tests.unit.streamjoin.inputs import JOINS, each, expected, pairs_of
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from adjoin.streamjoin.frame import SpillingJoin
+from adjoin.streamjoin.base.spilling import SpillingJoin
 from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of, small
 from tests.unit.streamjoin.manyway.relations import Tree
 

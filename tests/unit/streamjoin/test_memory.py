@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import BudgetError
-from adjoin.streamjoin.directory import CHUNK_ENTRIES
+from adjoin.streamjoin.disk.block_directory import CHUNK_ENTRIES
 from tests.unit.streamjoin.inputs import each
 from tests.unit.streamjoin.memorygrid import (
     CONDITIONS,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adjoin.streamjoin.regions import LOWER, MIDDLE, UPPER, Regions, ThreeRegions
+from adjoin.streamjoin.memory.three_regions import LOWER, MIDDLE, UPPER, Regions, ThreeRegions
 from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of, small
 
 

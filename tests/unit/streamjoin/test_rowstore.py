@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adjoin.streamjoin.rowstore import RowsOfAnySize, RowsOfOneSize, row_store
+from adjoin.streamjoin.memory.row_store import RowsOfAnySize, RowsOfOneSize, row_store
 from tests.conformance.values import random_column
 
 FIXED = [

@@ -6,11 +6,11 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import join_batches
 from adjoin.arrow.row_sizes import row_bytes
-from adjoin.streamjoin.blocks import InOrder
-from adjoin.streamjoin.box import Box
+from adjoin.streamjoin.disk.blocks import InOrder
+from adjoin.streamjoin.disk.joined_blocks import Box
+from adjoin.streamjoin.disk.read_blocks import BlockReader
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
 from adjoin.streamjoin.manyway.recalled import Recalled
-from adjoin.streamjoin.reading import BlockReader
 
 _SMALLER, _LARGER, _MOST_SHARE = 0.8, 1.05, 0.8
 """By which the share of the first relation is multiplied after a part of it; and the most that it has."""

@@ -8,18 +8,18 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import plain_schema
 from adjoin.arrow.encodings import Orders
-from adjoin.streamjoin.box import Box
-from adjoin.streamjoin.frame import SpillingJoin
-from adjoin.streamjoin.index import INTERVAL_BYTES
+from adjoin.streamjoin.base.sizes import ReadingMany, slot_notes_bytes
+from adjoin.streamjoin.base.spilling import SpillingJoin
+from adjoin.streamjoin.disk.joined_blocks import Box
+from adjoin.streamjoin.disk.read_blocks import BlockReader
 from adjoin.streamjoin.manyway.cleanup import ManyCleanup
 from adjoin.streamjoin.manyway.matching import Match, Matching
-from adjoin.streamjoin.manyway.probeorder import ProbeOrder
+from adjoin.streamjoin.manyway.probe_order import ProbeOrder
 from adjoin.streamjoin.manyway.recalled import MORE_BYTES, Recalled, recalled_schema
 from adjoin.streamjoin.manyway.results import ManyResults
 from adjoin.streamjoin.manyway.spec import ManyInputs
-from adjoin.streamjoin.reading import BlockReader
-from adjoin.streamjoin.sizes import ReadingMany, slot_notes_bytes
-from adjoin.streamjoin.tuples import stored_schema
+from adjoin.streamjoin.memory.ordered_index import INTERVAL_BYTES
+from adjoin.streamjoin.memory.tuples import stored_schema
 
 _BLOCKS_IN_FLIGHT = 3
 """A block that is read: as it is, in order, and with its keys."""

@@ -9,12 +9,12 @@ import pyarrow as pa
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.operators.portions import portions
+from adjoin.streamjoin.base.results import InBatch, InSlots, Others, sizes_of
 from adjoin.streamjoin.manyway.graph import Edge
-from adjoin.streamjoin.manyway.probeorder import ProbeOrder
+from adjoin.streamjoin.manyway.probe_order import ProbeOrder
 from adjoin.streamjoin.manyway.spec import ManyInputs
-from adjoin.streamjoin.results import InBatch, InSlots, Others, sizes_of
-from adjoin.streamjoin.rowstore import places_of
-from adjoin.streamjoin.tuples import Keys, Tuples
+from adjoin.streamjoin.memory.row_store import places_of
+from adjoin.streamjoin.memory.tuples import Keys, Tuples
 
 _PART_BYTES, _STEP_BYTES = 24, 60
 """Of a match: for each relation that has a tuple in it, and for what finds the next one."""

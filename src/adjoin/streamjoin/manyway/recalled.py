@@ -7,15 +7,15 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import no_rows, take_rows
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.blocks import Block
-from adjoin.streamjoin.index import OrderedIndex
+from adjoin.streamjoin.disk.blocks import Block
+from adjoin.streamjoin.disk.read_blocks import BlockReader
 from adjoin.streamjoin.manyway.graph import Edge
 from adjoin.streamjoin.manyway.matching import Match, Matching
-from adjoin.streamjoin.manyway.probeorder import ProbeOrder
+from adjoin.streamjoin.manyway.probe_order import ProbeOrder
 from adjoin.streamjoin.manyway.results import ManyResults
 from adjoin.streamjoin.manyway.spec import ManyInputs
-from adjoin.streamjoin.reading import BlockReader
-from adjoin.streamjoin.tuples import ARRIVED, Tuples
+from adjoin.streamjoin.memory.ordered_index import OrderedIndex
+from adjoin.streamjoin.memory.tuples import ARRIVED, Tuples
 
 LEFT_AT, BLOCK = "_adjoin_left", "_adjoin_block"
 MORE_BYTES = 16

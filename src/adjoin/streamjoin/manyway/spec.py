@@ -12,9 +12,9 @@ from adjoin.kernels.hashing import scatter
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.parts import checks
+from adjoin.streamjoin.base.spec import check_columns
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
-from adjoin.streamjoin.spec import check_columns
-from adjoin.streamjoin.tuples import Keys
+from adjoin.streamjoin.memory.tuples import Keys
 
 
 class ManyInputs:

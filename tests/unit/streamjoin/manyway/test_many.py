@@ -289,7 +289,7 @@ def test_a_pause_after_a_finish_that_failed_repeats_nothing(name, monkeypatch):
     with tree.join(name) as join:
         for relation in range(4):
             found += list(join.push(tree.names[relation], tree.draw(relation, 800)))
-        monkeypatch.setattr("adjoin.parts.spill.os.preadv", refused_once)
+        monkeypatch.setattr("adjoin.streamjoin.disk.spill_file.os.preadv", refused_once)
         with pytest.raises(StorageError):
             found.extend(iter(join.finish()))
         found += list(join.idle(5.0))

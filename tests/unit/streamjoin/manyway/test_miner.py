@@ -10,8 +10,8 @@ from adjoin import DINER, MINER, Pause
 from adjoin.master.device import Cost
 from adjoin.operators.clock import SimulatedClock
 from adjoin.streamjoin.manyway.graph import JoinGraph
-from adjoin.streamjoin.manyway.probeorder import ProbeOrder
-from adjoin.streamjoin.regions import ThreeRegions
+from adjoin.streamjoin.manyway.probe_order import ProbeOrder
+from adjoin.streamjoin.memory.three_regions import ThreeRegions
 from tests.unit.streamjoin.manyway.relations import Tree, drain
 
 CHAIN = [0, 1, 2]

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from adjoin.streamjoin.keeping import Keeping
-from adjoin.streamjoin.mjoin import CoordinatedFlush, RandomFlush
+from adjoin.streamjoin.baselines.mjoin import CoordinatedFlush, RandomFlush
+from adjoin.streamjoin.memory.retention import Keeping
 from tests.unit.streamjoin.manyway.relations import Tree, drain
 
 

@@ -1,0 +1,141 @@
+"""Results: rows of one input beside those of the other."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.arrow.copying import take_rows
+from adjoin.kernels.types import Array
+from adjoin.memory.page_columns import Column, Places
+from adjoin.memory.row_slots import RowSlots
+from adjoin.operators.portions import portions
+from adjoin.semistream.base import output
+from adjoin.streamjoin.base.condition import LEFT
+from adjoin.streamjoin.base.spec import TwoInputs
+
+
+class Results:
+    """Builds result batches of limited size.
+
+    Args:
+        spec: The join.
+        slots: Where the tuples of each input lie.
+        limit_bytes: Size of a batch, unless a single row is larger.
+    """
+
+    def __init__(self, spec: TwoInputs, slots: Sequence[RowSlots], limit_bytes: int) -> None:
+        self._spec = spec
+        self._slots = slots
+        self._limit_bytes = limit_bytes
+
+    def in_slots(self, side: int, places: Places) -> "Others":
+        """Tuples of a side at these places in its slots."""
+        return InSlots(self._slots[side], places)
+
+    def beside(
+        self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
+    ) -> Iterator[tuple[pa.RecordBatch, Array]]:
+        """Rows of a batch, of these sizes, each beside its tuple of the other input.
+
+        Returns:
+            Results, and which of the pairs they are.
+        """
+        chosen = np.arange(len(rows))
+        if self._spec.condition.verifies:
+            chosen = np.flatnonzero(self._are_same(side, batch, sizes, rows, others))
+            others = others.chosen(chosen)
+        names = self._spec.shown[1 - side]
+        mine = sizes if isinstance(sizes, int) else sizes[rows[chosen]]
+        shown = batch.select(self._spec.shown[side])
+        pair_sizes = np.broadcast_to(mine + others.sizes(names), len(chosen))
+        for begin, end in portions(pair_sizes, self._limit_bytes):
+            some = chosen[begin:end]
+            columns = take_rows(shown, rows[some]).columns
+            taken = [*columns, *others.take(names, begin, end)]
+            yield self._spec.result(side, taken, end - begin), some
+
+    def _are_same(
+        self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
+    ) -> Array:
+        """Whether keys are the same whose hashes are; keys can be long, so they are compared in portions."""
+        mine = [batch.column(name) for name in self._spec.condition.columns(side)]
+        keys = pa.RecordBatch.from_arrays(mine, names=[str(number) for number in range(len(mine))])
+        names = self._spec.condition.columns(1 - side)
+        pair_sizes = (sizes if isinstance(sizes, int) else sizes[rows]) + others.sizes(names)
+        same = [np.empty(0, bool)]
+        for begin, end in portions(np.broadcast_to(pair_sizes, len(rows)), self._limit_bytes):
+            both = [take_rows(keys, rows[begin:end]).columns, others.take(names, begin, end)]
+            same.append(self._spec.condition.same_keys(*(both if side == LEFT else both[::-1])))
+        return np.concatenate(same)
+
+
+class Others(Protocol):
+    """Tuples of the other input, one for each pair."""
+
+    def chosen(self, pairs: Array) -> "Others":
+        """Those of these pairs."""
+
+    def sizes(self, names: Sequence[str]) -> Array | int:
+        """Bytes of these columns of each tuple."""
+
+    def take(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array]:
+        """These columns of the tuples of pairs begin..end-1."""
+
+
+class InSlots:
+    """Tuples in slots."""
+
+    def __init__(self, slots: RowSlots, places: Places) -> None:
+        self._slots = slots
+        self._places = places
+
+    def chosen(self, pairs: Array) -> "InSlots":
+        """Those of these pairs."""
+        places = self._places
+        return InSlots(self._slots, Places(places.slots[pairs], places.rows[pairs]))
+
+    def _layout(self, names: Sequence[str]) -> list[Column]:
+        return [self._slots.layout[self._slots.schema.names.index(name)] for name in names]
+
+    def sizes(self, names: Sequence[str]) -> Array | int:
+        """Bytes of these columns of each tuple."""
+        total: Array | int = 0
+        for column in self._layout(names):
+            total = total + self._slots.columns.measuring_bytes(column, self._places)
+            total = total + self._slots.columns.value_bytes(column, self._places)
+        return total
+
+    def take(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array]:
+        """These columns of the tuples of pairs begin..end-1."""
+        part = self._places.slice(begin, end)
+        return [self._slots.columns.take(column, part) for column in self._layout(names)]
+
+
+class InBatch:
+    """Tuples that are rows of a batch."""
+
+    def __init__(self, batch: pa.RecordBatch, sizes: Array | int, rows: Array) -> None:
+        self._batch = batch
+        self._sizes = sizes
+        self._rows = rows
+
+    def chosen(self, pairs: Array) -> "InBatch":
+        """Those of these pairs."""
+        return InBatch(self._batch, self._sizes, self._rows[pairs])
+
+    def sizes(self, names: Sequence[str]) -> Array | int:  # noqa: ARG002 - the other columns are few bytes
+        """Bytes of the whole tuples."""
+        return self._sizes if isinstance(self._sizes, int) else self._sizes[self._rows]
+
+    def take(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array]:
+        """These columns of the tuples of pairs begin..end-1."""
+        taken: list[pa.Array] = take_rows(self._batch.select(list(names)), self._rows[begin:end]).columns
+        return taken
+
+
+def sizes_of(batch: pa.RecordBatch) -> Array | int:
+    """Bytes of each row of a batch, or of every one where all take the same."""
+    sizes = output.sizes_of(batch)
+    return sizes if sizes is not None else output.fixed_row_bytes(batch.schema)

@@ -1,0 +1,304 @@
+"""How the memory of a join that spills is divided."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from adjoin.arrow.row_sizes import message_overhead
+from adjoin.errors import BudgetError
+from adjoin.memory.budget import MemoryBudget
+from adjoin.memory.row_slots import RowSlots
+from adjoin.streamjoin.disk.block_directory import CHUNK_BYTES
+from adjoin.streamjoin.disk.pair_join import OUTER_BYTES
+from adjoin.streamjoin.memory.ordered_index import INTERVAL_BYTES, POINT_BYTES
+from adjoin.streamjoin.memory.row_store import HOLE_BYTES
+from adjoin.streamjoin.memory.tuples import stored_schema
+
+LEAST_SLOTS = 4
+"""Of each input, for its tuples."""
+_PAGE_BYTES = 4096
+_BLOCKS = 48
+"""Of each input: a block is so small a part of the memory, unless the caller chose."""
+_MOST_BLOCK_BYTES = 1 << 20
+_WORK_SHARE, _OUTER_SHARE = 1 / 16, 1 / 12
+_SMALL_WORK_SHARE, _LITTLE_WORK_BYTES = 1 / 4, 128 << 10
+"""Of a small memory so much more is for work, up to so many bytes: each step has its fixed cost."""
+_BYTES_PER_ROW = 256
+"""What sorting, probing and noting one arriving row takes, at most, beside the row itself."""
+_NOTES_BYTES = 20
+"""On a slot, beside what it holds."""
+INPUT_SHARE = 1 / 10
+"""Of the memory, for rows that come while the operator works; once there were such rows."""
+_DIRECTORY_SHARE, _LEAST_CHUNKS, _DIRECTORY_COPIES = 1 / 128, 2, 2
+"""Directories of blocks in memory; twice, while they are scanned."""
+_TASK_SHARE, _LEAST_TASK_BYTES = 1 / 64, 8 << 10
+_RECALLED_BYTES = 160
+"""By which a row may be larger when it comes back from disk: it has two more columns then."""
+STAMP_BYTES = 8
+"""Of a row as it is kept: when it arrived."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a join keeps in memory of the blocks that it joins in a reactive phase.
+
+    Attributes:
+        copies: Of the outer blocks.
+        row_bytes: What a tuple of theirs takes beside its block.
+    """
+
+    copies: int = 1
+    row_bytes: int = OUTER_BYTES
+
+    def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
+        """In all, where a block has at most so many rows; and for the block that is read."""
+        return (self.copies * max_outer + 1) * slot_bytes + max_outer * block_rows * self.row_bytes
+
+    def notes_bytes(self, max_outer: int) -> int:  # noqa: ARG002
+        """Notes on the slots of their own that they have."""
+        return 0
+
+
+@dataclass(frozen=True)
+class ReadingMany(Reading):
+    """The same of a join of many inputs: as many outer blocks as there is room for, and one of each other.
+
+    Attributes:
+        inner: Blocks that are kept beside the outer ones and the one that is read.
+        slot_notes_bytes: Notes on a slot of every input.
+    """
+
+    inner: int = 0
+    slot_notes_bytes: int = 0
+
+    def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
+        """In all: twice the size of the outer blocks, and what any one block can take."""
+        return 2 * max_outer * slot_bytes + (self.inner + 1) * self.block_bytes(slot_bytes, block_rows)
+
+    def notes_bytes(self, max_outer: int) -> int:
+        """Notes on the slots of all inputs."""
+        return self.slots(max_outer) * self.slot_notes_bytes
+
+    def slots(self, max_outer: int) -> int:
+        """Of each input, for the blocks that are kept."""
+        return 2 * max_outer + 4
+
+    def block_bytes(self, slot_bytes: int, rows: int) -> int:
+        """What a block of so many rows takes when it is kept; its rows may need a slot more."""
+        return 2 * slot_bytes + rows * self.row_bytes
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The parts of a budget that do not change, and what follows from it.
+
+    Attributes:
+        total_bytes: The budget.
+        slot_bytes: A slot, and the most that a block takes.
+        slots: The most slots that there can be.
+        notes_bytes: Notes on all slots.
+        work_bytes: What one step may use for sorting, probing and building results.
+        reading_bytes: Blocks that are joined in a reactive phase; set aside when the first one begins.
+        task_bytes: Notes on what reactive phases have done.
+        directory_chunks: So many chunks of the directory of each input are in memory.
+        max_outer: So many blocks of those that are joined in a reactive phase are outer ones.
+        block_rows: No block has more.
+        row_bytes: Of each input: the largest row that fits, as `row_bytes` counts a tuple.
+    """
+
+    total_bytes: int
+    slot_bytes: int
+    slots: int
+    notes_bytes: int
+    work_bytes: int
+    reading_bytes: int
+    task_bytes: int
+    directory_chunks: int
+    max_outer: int
+    block_rows: int
+    row_bytes: tuple[int, ...]
+
+    def reserve(self, budget: MemoryBudget) -> None:
+        """Set aside what is never for tuples."""
+        budget.set("notes", self.all_notes_bytes)
+        budget.set("work", self.work_bytes)
+
+    @property
+    def all_notes_bytes(self) -> int:
+        """Notes on slots, on blocks and on what reactive phases have done."""
+        directories = _DIRECTORY_COPIES * self.directory_chunks * CHUNK_BYTES * len(self.row_bytes)
+        return self.notes_bytes + self.task_bytes + directories
+
+    @property
+    def piece_rows(self) -> int:
+        """Rows, and pairs, handled at a time."""
+        return max(1, self.work_bytes // 2 // _BYTES_PER_ROW)
+
+    @property
+    def largest_row_bytes(self) -> int:
+        """A row of any input fits if it takes no more; see `SpillingJoin`."""
+        return min(self.row_bytes) - STAMP_BYTES
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a join divides its memory, whatever that is.
+
+    Where the caller did not choose, blocks are a small part of the memory, and smaller where that would be
+    too much, down to a page; then there are fewer outer blocks.
+
+    Attributes:
+        plain: The schemas of the inputs.
+        are_points: For each join attribute of each input, whether a tuple has one key there or an interval.
+        reading: What is in memory in a reactive phase.
+        outer: Most outer blocks and fewest; None: a share of the memory.
+        block_bytes: A block, if the caller chose.
+    """
+
+    plain: Sequence[pa.Schema]
+    are_points: Sequence[Sequence[bool]]
+    reading: Reading
+    outer: tuple[int, int] | None
+    block_bytes: int | None
+
+    def of(self, total_bytes: int) -> Sizes:
+        """The parts of so many bytes.
+
+        Raises:
+            BudgetError: That is too little; it names what would do.
+        """
+        sizes = self._sizes(total_bytes)
+        if sizes is None:
+            least = self.least_bytes()
+            blocks = "" if self.block_bytes is None else f" with blocks of {self._least_slot_bytes} bytes"
+            outer = "" if self.outer is None else f" and {self.outer[1]} of them in memory to be joined"
+            raise BudgetError(
+                f"memory={total_bytes} is too small for this join{blocks}{outer}; give memory={least} or more"
+            )
+        return sizes
+
+    def least_bytes(self) -> int:
+        """The least memory that will do."""
+        return _least(lambda total: self._sizes(total) is not None)
+
+    def enough_for(self, row_bytes: int) -> str:
+        """The options with which a row of so many bytes, as `row_bytes` counts a tuple, fits."""
+        slot_bytes = _whole_pages(row_bytes + max(map(self._not_for_rows, range(len(self.plain)))))
+        if self.block_bytes is None and slot_bytes <= _MOST_BLOCK_BYTES:
+            return f"memory={_least(lambda total: self._fits(total, row_bytes))} or more"
+        larger = replace(self, block_bytes=slot_bytes)
+        return f"block_bytes={slot_bytes} and memory={larger.least_bytes()}, or more"
+
+    def _fits(self, total_bytes: int, row_bytes: int) -> bool:
+        sizes = self._sizes(total_bytes)
+        return sizes is not None and min(sizes.row_bytes) >= row_bytes
+
+    def _sizes(self, total_bytes: int) -> Sizes | None:
+        """The largest blocks, and of them the most outer ones, for which there is room."""
+        least = self._least_slot_bytes
+        wanted_bytes = self.block_bytes or min(total_bytes // (_BLOCKS * len(self.plain)), _MOST_BLOCK_BYTES)
+        for slot_bytes in range(max(_whole_pages(wanted_bytes), least), least - 1, -_PAGE_BYTES):
+            most, fewest = self.outer or (max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes), 1)
+            if self.outer is not None and slot_bytes > least:
+                fewest = most
+            for max_outer in range(min(most, total_bytes // slot_bytes), fewest - 1, -1):
+                if self._needed(total_bytes, slot_bytes, max_outer) <= total_bytes:
+                    return self._divided(total_bytes, slot_bytes, max_outer)
+        return None
+
+    @property
+    def _least_slot_bytes(self) -> int:
+        """A slot takes the smallest row of every input."""
+        needed = (
+            self._not_for_rows(side) + _least_row_bytes(schema) for side, schema in enumerate(self.plain)
+        )
+        return _whole_pages(max(self.block_bytes or 1, *needed))
+
+    def _needed(self, total_bytes: int, slot_bytes: int, max_outer: int) -> float:
+        """What all parts take, and a block of rows; it grows more slowly than the memory."""
+        inputs, block_rows = len(self.plain), self._block_rows(slot_bytes)
+        notes = total_bytes / slot_bytes * self._slot_notes_bytes + self.reading.notes_bytes(max_outer)
+        work = _work_bytes(total_bytes, slot_bytes)
+        task = max(_LEAST_TASK_BYTES, total_bytes * _TASK_SHARE)
+        directories = _DIRECTORY_COPIES * max(
+            inputs * _LEAST_CHUNKS * CHUNK_BYTES, total_bytes * _DIRECTORY_SHARE
+        )
+        tuples = inputs * LEAST_SLOTS * slot_bytes + block_rows * self._index_bytes
+        reading = self.reading.bytes(max_outer, slot_bytes, block_rows)
+        return notes + work + task + directories + tuples + reading + total_bytes * INPUT_SHARE
+
+    def _divided(self, total_bytes: int, slot_bytes: int, max_outer: int) -> Sizes:
+        inputs, slots = len(self.plain), total_bytes // slot_bytes
+        block_rows = self._block_rows(slot_bytes)
+        chunks = int(total_bytes * _DIRECTORY_SHARE) // (inputs * CHUNK_BYTES)
+        return Sizes(
+            total_bytes=total_bytes,
+            slot_bytes=slot_bytes,
+            slots=slots,
+            notes_bytes=slots * self._slot_notes_bytes + self.reading.notes_bytes(max_outer),
+            work_bytes=int(_work_bytes(total_bytes, slot_bytes)),
+            reading_bytes=self.reading.bytes(max_outer, slot_bytes, block_rows),
+            task_bytes=max(_LEAST_TASK_BYTES, int(total_bytes * _TASK_SHARE)),
+            directory_chunks=max(_LEAST_CHUNKS, chunks),
+            max_outer=max_outer,
+            block_rows=block_rows,
+            row_bytes=tuple(slot_bytes - self._not_for_rows(side) for side in range(inputs)),
+        )
+
+    def _block_rows(self, slot_bytes: int) -> int:
+        return slot_bytes // min(map(_least_row_bytes, self.plain))
+
+    def _not_for_rows(self, side: int) -> int:
+        """What of a slot is not for rows: its metadata, the keys of a row, and what it grows by."""
+        key_bytes = 8 if self.are_points[side][0] else 16
+        return message_overhead(stored_schema(self.plain[side])) + key_bytes + _RECALLED_BYTES
+
+    @cached_property
+    def _slot_notes_bytes(self) -> int:
+        return sum(slot_notes_bytes(stored_schema(schema)) for schema in self.plain)
+
+    @cached_property
+    def _index_bytes(self) -> int:
+        """Of a tuple: its entries in all indexes, room to merge one of them, a note on the hole it leaves."""
+        sizes = [[POINT_BYTES if points else INTERVAL_BYTES for points in each] for each in self.are_points]
+        return HOLE_BYTES + max(
+            sum(entry for entry, _ in each) + max(merge for _, merge in each) for each in sizes
+        )
+
+
+def _work_bytes(total_bytes: int, slot_bytes: int) -> float:
+    little = min(total_bytes * _SMALL_WORK_SHARE, _LITTLE_WORK_BYTES)
+    return max(little, total_bytes * _WORK_SHARE, 4 * slot_bytes)
+
+
+def _whole_pages(size: int) -> int:
+    return max(1, -(-size // _PAGE_BYTES)) * _PAGE_BYTES
+
+
+def _least(does: Callable[[int], bool]) -> int:
+    """The least number of bytes that will do, where all above it do too."""
+    too_few, enough = 0, _PAGE_BYTES
+    while not does(enough):
+        too_few, enough = enough, 2 * enough
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        too_few, enough = (too_few, middle) if does(middle) else (middle, enough)
+    return enough
+
+
+def slot_notes_bytes(stored: pa.Schema) -> int:
+    """What notes on a slot take whose rows have these columns."""
+    return RowSlots.notes_bytes(stored) + _NOTES_BYTES
+
+
+def _least_row_bytes(schema: pa.Schema) -> int:
+    """A row in a block has at least so many: its key, its moment and its columns of a fixed width."""
+    total = 16
+    for field in schema:
+        try:
+            total += field.type.bit_width // 8
+        except ValueError:
+            total += 4
+    return total

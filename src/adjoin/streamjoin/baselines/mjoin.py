@@ -1,0 +1,94 @@
+"""MJoin: hash tables of all inputs, which lose the same bucket together."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.errors import OptionError
+from adjoin.parts.checks import whole_number
+from adjoin.streamjoin.baselines.partitions import PartitionPolicy, Partitions
+from adjoin.streamjoin.disk.idle_work import Reactive
+from adjoin.streamjoin.manyway.join import ManyInputJoin
+from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
+
+
+class MJoin(ManyInputJoin):
+    """Joins any number of streams in bounded memory; what leaves does not depend on what it brings.
+
+    How it works: see `SpillingJoin` for the phases. A row that arrives asks one relation after the other, the
+    most selective condition first. Where all relations are joined on one key, the largest hash bucket leaves
+    memory when it is full, in all inputs together (*coordinated flush*). For other joins random tuples leave
+    (the *naive extension*). Nothing is done while nothing arrives.
+
+    Args:
+        relations: The schema of every input, by name.
+        on: Conditions such as "r1.a = r2.b".
+        memory: Budget of the whole operator.
+        seed: For the choice of random tuples.
+        **options: Those of `ManyInputJoin` that do not concern reactive phases.
+
+    Reference:
+        Viglas, Naughton, Burger: Maximizing the Output Rate of Multi-Way Join Queries over Streaming
+        Information Sources, VLDB 2003.
+
+    Departures:
+        - What is left at the end is joined as in `MINER`.
+    """
+
+    scatters = True
+
+    def __init__(
+        self,
+        relations: Mapping[str, pa.Schema],
+        on: Sequence[str],
+        memory: int | str = "64MB",
+        *,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        self._seed = whole_number("seed", seed, 0)
+        if "max_outer" in options:
+            raise OptionError("max_outer= is for MINER; MJoin does nothing while nothing arrives")
+        super().__init__(relations, on, memory, max_outer=1, **options)
+
+    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
+        if self._spec.has_one_key:
+            return CoordinatedFlush(Partitions.of_memory(self._sizes.slots), len(self._spec)), Reactive()
+        return RandomFlush(self._seed), Reactive()
+
+
+class CoordinatedFlush(PartitionPolicy):
+    """Flushes the largest bucket of all inputs together."""
+
+    def choose(self, shortage: Shortage) -> Iterator[Leaving]:
+        """All its tuples, of one input after the other."""
+        partition = int(np.argmax(self.tuples.sum(axis=0)))
+        for side in range(len(shortage.inputs)):
+            yield from self.all_of(shortage, side, partition)
+
+
+class RandomFlush(FlushPolicy):
+    """Flushes tuples of a random input, by lot.
+
+    Args:
+        seed: Of the lots.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def choose(self, shortage: Shortage) -> Iterator[Leaving]:
+        """A block of them; an input with more tuples is more likely."""
+        tuples = np.array([len(tuples) for tuples in shortage.inputs])
+        side = int(self._random.choice(len(tuples), p=tuples / tuples.sum()))
+        yield Leaving(side, shortage.inputs[side].index.sample(shortage.rows[side], self._random))
+
+    def to_json(self) -> dict[str, Any]:
+        """What must be known to go on."""
+        return {"random": self._random.bit_generator.state}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what `to_json` said."""
+        self._random.bit_generator.state = saved["random"]

@@ -1,0 +1,72 @@
+"""ReactiveNL: blocks on disk joined by nested loops that can stop after every block."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from adjoin.kernels.types import Array
+from adjoin.streamjoin.base.condition import LEFT, RIGHT
+from adjoin.streamjoin.disk.idle_work import Reactive
+from adjoin.streamjoin.disk.joined_blocks import Box, Step
+from adjoin.streamjoin.disk.pair_join import DiskJoin
+
+
+class NestedLoops(Reactive):
+    """A unit of work is one block: an outer one that is read, or an inner one joined with the outer ones.
+
+    Args:
+        disk: Joins blocks.
+        most_outer: Most outer blocks (MaxOuterMem).
+
+    Attributes:
+        box: Which blocks have been joined.
+    """
+
+    def __init__(self, disk: DiskJoin, most_outer: int) -> None:
+        self._disk = disk
+        self._most_outer = most_outer
+        self.box = Box()
+
+    @property
+    def _lengths(self) -> tuple[int, int]:
+        return len(self._disk.blocks[LEFT]), len(self._disk.blocks[RIGHT])
+
+    def has_more(self) -> bool:
+        """Whether there are blocks that have not been joined with each other."""
+        return self._next_step() is not None
+
+    def _next_step(self) -> Step | None:
+        return self.box.next_step(self._lengths, lambda *_: self._most_outer, lambda outer, _: [1 - outer])
+
+    def work(self) -> Iterator[pa.RecordBatch]:
+        """Read an outer block, or join an inner one."""
+        step = self._next_step()
+        if step is None:
+            return
+        outer = range(step.outer_begin, step.outer_end)
+        if self._disk.load(step.outer, outer):
+            yield from self._disk.join(step.outer, outer, step.inner[0][1])
+            self.box.finished()
+
+    def close(self) -> None:
+        """Give the memory of the outer blocks back."""
+        self._disk.close()
+
+    def met_blocks(self, side: int, blocks: Array, other: int) -> Array:
+        """Those in the box, and those of the outer blocks that are being joined."""
+        others = np.full(len(blocks), other)
+        return self.box.has_joined([blocks, others] if side == LEFT else [others, blocks])
+
+    def to_json(self) -> dict[str, Any]:
+        """The box."""
+        return self.box.to_json()
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what `to_json` said."""
+        self.box = Box.from_json(saved)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the box contradicts itself."""
+        self.box.check_invariants(self._lengths)
