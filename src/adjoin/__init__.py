@@ -20,7 +20,7 @@ from adjoin.errors import (
     StorageError,
     VersionNotFoundError,
 )
-from adjoin.master.engines import register
+from adjoin.master.backends import register
 from adjoin.master.master import Master
 from adjoin.memory.page_memory import PageFile
 from adjoin.operators.clock import Pause

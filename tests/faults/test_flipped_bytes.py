@@ -8,7 +8,7 @@ import pytest
 
 from adjoin.errors import CorruptionError
 from adjoin.kernels.hashing import hash_bytes
-from adjoin.master.datafile import read_pages
+from adjoin.master.data_file import read_pages
 from adjoin.master.manifest import Manifest
 from adjoin.master.master import Master
 from adjoin.master.verify import load_index

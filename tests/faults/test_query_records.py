@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adjoin.master import files
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from tests.faults.world import Query, World
 
 

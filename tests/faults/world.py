@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from adjoin.master import files
 from adjoin.master.master import Master
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from adjoin.master.versions import Home
 from tests.unit.master.sequenced import latest_table
 from tests.unit.master.tables import build_master, changes, multiset, products, rows_of

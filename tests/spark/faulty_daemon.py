@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext, daemon
 
 from adjoin.master import files
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from adjoin.spark.microbatch import MicroBatch
 from adjoin.spark.task import EnrichTask
 from tests.spark.programs import kill_group

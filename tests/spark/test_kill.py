@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adjoin import Master
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from tests.spark import faulty_daemon
 from tests.spark.on_kill import Victim
 from tests.spark.programs import Program, read_json, write_json

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adjoin import Master
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from tests.spark import market
 from tests.spark.cluster import descendants
 from tests.spark.programs import Program, read_json, until

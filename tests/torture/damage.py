@@ -26,8 +26,8 @@ from adjoin import (
     RMeshJoin,
     XHybridJoin,
 )
-from adjoin.master.queries import QueryRecords, register
 from adjoin.master.verify import load_index
+from adjoin.master.version_records import QueryRecords, register
 from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.page_memory import PageFile

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from adjoin import AdjoinError, Master, OptionError
 from adjoin.kernels.pages import LACKING, find_buffers
-from adjoin.master.datafile import checksum_of
+from adjoin.master.data_file import checksum_of
 from adjoin.master.manifest import Manifest
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from adjoin.master.versions import Home
 from adjoin.memory.page_columns import columns_of
 from adjoin.memory.page_memory import PageFile

@@ -15,7 +15,7 @@ from adjoin import SSIJ
 from adjoin.errors import MasterNotFoundError
 from adjoin.master import files
 from adjoin.master.master import Master
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from adjoin.master.versions import Home
 from adjoin.memory.page_memory import PageFile
 from tests.faults.world import Killer

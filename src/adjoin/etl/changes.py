@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame
 
 from adjoin.errors import OptionError
-from adjoin.master.changing import checked_txn, in_turn
 from adjoin.master.evolve import refuse_other
 from adjoin.master.master import Master
+from adjoin.master.numbered_change import checked_txn, in_turn
 from adjoin.master.vacuum import retention_of, vacuum_after_commit
 from adjoin.master.versions import Home
 from adjoin.parts.durations import parse_duration

@@ -12,8 +12,8 @@ from adjoin.errors import OptionError
 from adjoin.etl.choice import Order, has_key, key_columns, one_per_key, order_of
 from adjoin.etl.microbatch import refuse_streaming, txn_of
 from adjoin.etl.timetolive import Expiry, TimeToLive, expiry_of, sweep, without
-from adjoin.master.changing import NumberedChange, Planned, upserts
 from adjoin.master.master import Master
+from adjoin.master.numbered_change import NumberedChange, Planned, upserts
 from adjoin.semistream.base.spec import On
 from adjoin.spark.enrich import enrich
 from adjoin.spark.jobs import as_raised, fetch

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from adjoin.errors import OptionError
-from adjoin.master.changing import checked_txn
+from adjoin.master.numbered_change import checked_txn
 from adjoin.spark.microbatch import MicroBatch
 
 _FORM = """

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from adjoin.errors import OptionError, SchemaError
 from adjoin.etl.choice import comparable, has_key, key_columns, one_per_key, require_columns
 from adjoin.etl.microbatch import refuse_streaming, txn_of
-from adjoin.master.changing import NumberedChange, Planned, upserts
-from adjoin.master.datafile import read_pages
+from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
+from adjoin.master.numbered_change import NumberedChange, Planned, upserts
 from adjoin.semistream.base.spec import On
 from adjoin.spark.enrich import enrich
 from adjoin.spark.jobs import fetch

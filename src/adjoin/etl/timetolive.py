@@ -22,7 +22,7 @@ from adjoin.errors import OptionError, SchemaError
 from adjoin.etl.choice import require_columns
 from adjoin.keys.codec import KeyCodec
 from adjoin.master.changes import OPERATION_COLUMN
-from adjoin.master.datafile import read_pages
+from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
 from adjoin.parts.durations import parse_duration
 from adjoin.spark.naming import column, found_name

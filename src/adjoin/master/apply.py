@@ -18,7 +18,7 @@ from adjoin.keys.casts import stored_type
 from adjoin.keys.codec import encoded_values
 from adjoin.master.build import concat_index, write_index
 from adjoin.master.changes import OPERATION_COLUMN, ChangeSet, open_changes
-from adjoin.master.datafile import DataFile, read_pages
+from adjoin.master.data_file import DataFile, read_pages
 from adjoin.master.evolve import Evolution, evolved
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
@@ -31,7 +31,7 @@ from adjoin.master.latest import (
     next_sweep,
 )
 from adjoin.master.manifest import Latest, Manifest, Txn
-from adjoin.master.moving import Mover, MoverFor, in_used_files, move, same_pages, tidied
+from adjoin.master.page_moves import Mover, MoverFor, in_used_files, move, same_pages, tidied
 from adjoin.master.rewriter import Rewriter, Rewritten, slice_bytes
 from adjoin.master.sequence import sequence_type
 from adjoin.master.spool import KeySpool, SpooledRecords, filter_of
@@ -48,7 +48,7 @@ class ApplyOptions:
         sequence: The column whose greatest value counts, also among change sets.
         tombstone_seconds: For how long deletes with a sequence are remembered at least; None: for ever.
         at: When this is.
-        is_tidy: Whether pages are moved out of badly filled files; see `adjoin.master.moving`.
+        is_tidy: Whether pages are moved out of badly filled files; see `adjoin.master.page_moves`.
     """
 
     txn: Txn | None = None

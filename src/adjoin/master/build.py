@@ -11,7 +11,7 @@ from adjoin.errors import ConflictError, MasterExistsError, NullKeyError, Option
 from adjoin.keys.codec import KEY_COLUMN, KeyCodec, encoded_values, valid_rows
 from adjoin.master import files
 from adjoin.master.changes import OPERATION_COLUMN
-from adjoin.master.datafile import FILE_BYTES, DataFile, PageWriter, checksum_of
+from adjoin.master.data_file import FILE_BYTES, DataFile, PageWriter, checksum_of
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import (
@@ -24,6 +24,7 @@ from adjoin.master.manifest import (
     stored_schema,
 )
 from adjoin.master.page import PageCutter, roomy_page_bytes, seal
+from adjoin.master.progress import Progress
 from adjoin.master.sort import ExternalSorter
 from adjoin.master.source import open_source
 from adjoin.master.spool import KeySpool, SpooledKeys, filter_of
@@ -31,7 +32,6 @@ from adjoin.master.vacuum import orphans
 from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.parts import checks
-from adjoin.parts.progress import Progress
 
 _CUT_BYTES = 4 << 20
 _LARGEST_PAGE_BYTES = 256 << 20

@@ -18,11 +18,11 @@ from adjoin.errors import ConflictError
 from adjoin.keys.codec import encoded_values
 from adjoin.master.apply import Base, merge_index
 from adjoin.master.build import write_index
-from adjoin.master.datafile import DataFile, PageWriter, read_pages
+from adjoin.master.data_file import DataFile, PageWriter, read_pages
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest, now
-from adjoin.master.moving import Moved, MoverFor, moved_onto, pages_of, worth_emptying
 from adjoin.master.page import PageCutter, seal
+from adjoin.master.page_moves import Moved, MoverFor, moved_onto, pages_of, worth_emptying
 from adjoin.master.rewriter import Rewritten, slice_bytes
 from adjoin.master.verify import MappedIndex
 from adjoin.master.versions import Home

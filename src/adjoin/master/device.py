@@ -22,7 +22,7 @@ import numpy as np
 from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.pages import READ, Reads, read_scans
 from adjoin.kernels.types import Array
-from adjoin.master.asyncqueue import AsyncQueue
+from adjoin.master.async_queue import AsyncQueue
 from adjoin.memory.arena import BLOCK_BYTES, Arena
 from adjoin.operators.clock import Clock
 

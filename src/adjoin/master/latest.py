@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from adjoin.keys.codec import KeyCodec, encoded_values
 from adjoin.master.changes import Resolved, matches
-from adjoin.master.datafile import read_pages
+from adjoin.master.data_file import read_pages
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import IndexFile, Manifest, first_columns, new_id, stored_schema
 from adjoin.master.page import roomy_page_bytes

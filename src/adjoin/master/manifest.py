@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from adjoin.errors import AdjoinError, CorruptionError, SchemaError
 from adjoin.keys.codec import KEY_COLUMN, KeyCodec
-from adjoin.master.datafile import DataFile, checksum_of
+from adjoin.master.data_file import DataFile, checksum_of
 from adjoin.master.index import PageIndex
 from adjoin.master.layout import KEY_ID, PageLayout, StoredColumns, same_shape
 from adjoin.memory.arena import BLOCK_BYTES

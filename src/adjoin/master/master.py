@@ -12,23 +12,23 @@ import pyarrow as pa
 from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
 from adjoin.keys.codec import KeyCodec
 from adjoin.master.apply import ApplyOptions, Base, refuse_stale
+from adjoin.master.backends import engine_for, mover_for
 from adjoin.master.build import BuildOptions
 from adjoin.master.compact import compact
-from adjoin.master.datafile import DataFile
-from adjoin.master.engines import engine_for, mover_for
+from adjoin.master.data_file import DataFile
 from adjoin.master.evolve import Evolution, View, evolved, refuse_other
 from adjoin.master.filter import CheckedFilter, KeyFilter
 from adjoin.master.index import CheckedIndex, PageIndex
 from adjoin.master.layout import StoredColumns
 from adjoin.master.manifest import Txn
 from adjoin.master.migrate import migrate
+from adjoin.master.progress import Progress
 from adjoin.master.vacuum import Vacuumed, retention_of, vacuum, vacuum_after_commit
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
 from adjoin.memory.budget import parse_bytes
 from adjoin.parts import checks
 from adjoin.parts.durations import parse_duration
-from adjoin.parts.progress import Progress
 
 
 class Master:
@@ -328,7 +328,7 @@ class Master:
         applied one row at a time, in the order given. On Spark, executors do this for ranges of keys.
 
         Upkeep: the commit also moves pages out of data files that are mostly garbage, or many and small,
-        so that data files have at most 1.5 bytes for each byte of live pages (`adjoin.master.moving`).
+        so that data files have at most 1.5 bytes for each byte of live pages (`adjoin.master.page_moves`).
         After it, old versions are removed as by `vacuum(keep, keep_for=keep_for)`; and, however few or
         young they are, the oldest that are not in use, never the newest, while disk use is more than two
         times the live bytes of the newest version (or 4 MB, if that is more) and what versions in use hold.

@@ -7,7 +7,7 @@ from typing import Any
 from adjoin.errors import ConflictError, CorruptionError
 from adjoin.master import files
 from adjoin.master.build import write_index
-from adjoin.master.datafile import checksum_of
+from adjoin.master.data_file import checksum_of
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import FORMAT, IndexFile, Manifest, new_id, read_saved

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from adjoin.keys.codec import encoded_values
 from adjoin.master import files
 from adjoin.master.changes import LARGEST_CHUNK_BYTES, Resolved, matches
-from adjoin.master.datafile import DataFile, PageWriter, read_pages
+from adjoin.master.data_file import DataFile, PageWriter, read_pages
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
 from adjoin.master.page import Cuts, PageCutter, seal

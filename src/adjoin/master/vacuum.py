@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 
 from adjoin.errors import CorruptionError, OptionError, StorageError
 from adjoin.master import files
-from adjoin.master.bases import BaseRecords
-from adjoin.master.datafile import DataFile
+from adjoin.master.base_records import BaseRecords
+from adjoin.master.data_file import DataFile
 from adjoin.master.manifest import Manifest
-from adjoin.master.queries import QueryRecords, recorded_elsewhere, register
+from adjoin.master.version_records import QueryRecords, recorded_elsewhere, register
 from adjoin.master.versions import OWN_NAME, Home
 from adjoin.parts.durations import parse_duration
 

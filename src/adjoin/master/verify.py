@@ -15,7 +15,7 @@ from adjoin.errors import AdjoinError, CorruptionError
 from adjoin.keys.casts import texts_as_bytes
 from adjoin.keys.codec import encoded_values
 from adjoin.master import files
-from adjoin.master.datafile import DataFile, checksum_of, read_pages
+from adjoin.master.data_file import DataFile, checksum_of, read_pages
 from adjoin.master.filter import CheckedFilter, KeyFilter
 from adjoin.master.index import CheckedIndex, PageIndex
 from adjoin.master.manifest import IndexFile, Manifest

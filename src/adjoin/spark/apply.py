@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from adjoin.errors import NullKeyError, OptionError
 from adjoin.master.apply import ApplyOptions, Base, commit_next, rewrite, with_new_columns
 from adjoin.master.apply import apply as apply_here
+from adjoin.master.backends import mover_for
 from adjoin.master.changes import OPERATION_COLUMN, check_names
-from adjoin.master.engines import mover_for
 from adjoin.master.evolve import refuse_other
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest

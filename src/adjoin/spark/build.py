@@ -17,10 +17,10 @@ from adjoin.master.build import (
     new_master,
     refuse_null_keys,
 )
+from adjoin.master.progress import Progress
 from adjoin.master.source import bounded, plain_schema
 from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
-from adjoin.parts.progress import Progress
 from adjoin.spark.jobs import run
 from adjoin.spark.naming import by_place, found_names
 from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from adjoin.errors import AdjoinError
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from adjoin.spark.microbatch import MicroBatch
 from adjoin.spark.quiet import quiet_listeners_at_exit
 

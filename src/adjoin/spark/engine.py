@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoin.master.apply import ApplyOptions, Base
+from adjoin.master.backends import Engine
 from adjoin.master.build import BuildOptions
-from adjoin.master.engines import Engine
-from adjoin.master.moving import Mover
+from adjoin.master.page_moves import Mover
+from adjoin.master.progress import Progress
 from adjoin.master.versions import Home
-from adjoin.parts.progress import Progress
 
 
 class SparkEngine(Engine):

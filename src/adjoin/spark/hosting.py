@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from adjoin.errors import ArenaError, OptionError
-from adjoin.master import queries
+from adjoin.master import version_records
 from adjoin.parts.paths import local_path
 from adjoin.spark import keeper
 
@@ -202,7 +202,7 @@ def _lock_directory(path: str) -> int | None:
 
 def _mark(records: str | None) -> str | None:
     """Where it says that the query has ended."""
-    return None if records is None else os.path.join(os.path.abspath(records), queries.ENDED)
+    return None if records is None else os.path.join(os.path.abspath(records), version_records.ENDED)
 
 
 def _note(path: str, ended: str | None) -> None:

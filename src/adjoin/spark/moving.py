@@ -1,4 +1,4 @@
-"""Moving pages of a large master on executors; see `adjoin.master.moving`."""
+"""Moving pages of a large master on executors; see `adjoin.master.page_moves`."""
 
 import pickle
 import uuid
@@ -15,7 +15,7 @@ from adjoin.errors import StorageError
 from adjoin.master import files
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
-from adjoin.master.moving import Moved, Mover, move
+from adjoin.master.page_moves import Moved, Mover, move
 from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.spark.jobs import run

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from adjoin.errors import AdjoinError, SchemaError
 from adjoin.master.evolve import View
 from adjoin.master.master import Master
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from adjoin.spark.hosting import Arenas
 from adjoin.spark.metrics import report_row

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.master.datafile import read_pages
+from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
 from adjoin.master.verify import load_index
 

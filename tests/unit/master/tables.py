@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.master.build import BuildOptions, build
-from adjoin.master.datafile import read_pages
+from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
+from adjoin.master.progress import Progress
 from adjoin.master.versions import Home
-from adjoin.parts.progress import Progress
 
 INSTANT = dt.datetime(2024, 2, 29, 12, 30, 15)  # noqa: DTZ001 (timestamps without zone exist)
 

@@ -401,7 +401,7 @@ def test_a_dictionary_of_long_texts_is_decoded_a_few_rows_at_a_time(
 
 def test_pages_in_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every small change leaves its pages in a file of its own."""
-    monkeypatch.setattr("adjoin.master.datafile._MOST_OPEN_FILES", 3)
+    monkeypatch.setattr("adjoin.master.data_file._MOST_OPEN_FILES", 3)
     opened: set[int] = set()
     open_to_read, close = files.open_to_read, os.close
 

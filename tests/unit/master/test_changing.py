@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import ConflictError, Master, OptionError, VersionNotFoundError
-from adjoin.master.changing import NumberedChange, Planned, Settled
+from adjoin.master.numbered_change import NumberedChange, Planned, Settled
 from tests.unit.master.tables import rows_of
 
 START = pa.table({"id": [1, 2], "number": [1, 2]})

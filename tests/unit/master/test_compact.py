@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from adjoin.errors import ConflictError, CorruptionError, OptionError
-from adjoin.master.changing import NumberedChange, Planned
-from adjoin.master.datafile import DataFile
+from adjoin.master.data_file import DataFile
 from adjoin.master.index import PageIndex
 from adjoin.master.master import Master
-from adjoin.master.moving import files_to_empty, same_pages, worth_emptying
+from adjoin.master.numbered_change import NumberedChange, Planned
+from adjoin.master.page_moves import files_to_empty, same_pages, worth_emptying
 from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
 from tests.unit.master.disk_use import assert_bounded, live_bytes, named_and_present, used_bytes

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import SSIJ, CorruptionError, Master
-from adjoin.master import asyncqueue, device
+from adjoin.master import async_queue, device
 from adjoin.master.device import HARD_DISK, OBJECT_STORE, SSD, Cost, Disk, SimulatedDisk
 from adjoin.operators.clock import SimulatedClock
 
@@ -59,7 +59,7 @@ def test_gaps_longer_than_the_scratch_region_are_read_over(master):
 
 
 def test_without_asynchronous_reads_threads_do_the_work(master, monkeypatch):
-    monkeypatch.setattr(asyncqueue, "_CALLS", {})
+    monkeypatch.setattr(async_queue, "_CALLS", {})
     disk = Disk()
     assert disk.name.startswith("threads")
     assert read(master, np.arange(0, ROWS, 3), disk)[0].num_rows == len(range(0, ROWS, 3))

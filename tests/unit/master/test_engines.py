@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from adjoin.errors import OptionError
-from adjoin.master import engines
+from adjoin.master import backends
 from adjoin.master.apply import apply
+from adjoin.master.backends import engine_for, register
 from adjoin.master.build import build
-from adjoin.master.engines import engine_for, register
 from adjoin.master.master import Master
 
 
@@ -33,7 +33,7 @@ class Lists:
 def test_rows_go_to_the_engine_that_accepts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match=r"source is a list; give .* a Spark DataFrame"):
         Master.build([1, 2], key="key", path=tmp_path / "m")
-    monkeypatch.setattr(engines, "_engines", list(engines._engines))
+    monkeypatch.setattr(backends, "_engines", list(backends._engines))
     register(Lists())
     master = Master.build([1, 2], key="key", path=tmp_path / "m")
     assert master.apply([3]).rows == 3

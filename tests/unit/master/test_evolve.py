@@ -11,7 +11,7 @@ import pytest
 from adjoin import SSIJ, Master, MasterReplacedError, OptionError, SchemaError
 from adjoin.master import evolve
 from adjoin.master.files import read_file
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from tests.unit.master.tables import rows_of
 
 COLORS = {"color": "string"}

@@ -10,7 +10,7 @@ import pytest
 
 from adjoin import ConflictError, CorruptionError, Master, SchemaError, StorageError
 from adjoin.master import files
-from adjoin.master.datafile import checksum_of
+from adjoin.master.data_file import checksum_of
 from adjoin.master.verify import load_filter, load_index
 from adjoin.master.versions import Home
 from tests.unit.master.tables import rows_of

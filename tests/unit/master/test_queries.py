@@ -20,10 +20,10 @@ from adjoin.errors import (
     StorageError,
     VersionNotFoundError,
 )
-from adjoin.master import files, queries
+from adjoin.master import files, version_records
 from adjoin.master.master import Master
-from adjoin.master.queries import ENDED, FORGOTTEN_AFTER_DAYS, QueryRecords
 from adjoin.master.vacuum import Retention, vacuum
+from adjoin.master.version_records import ENDED, FORGOTTEN_AFTER_DAYS, QueryRecords
 from adjoin.master.versions import Home
 from tests.unit.master.tables import build_master, changes
 
@@ -178,7 +178,7 @@ def test_a_record_of_another_batch_is_refused(master: Master) -> None:
 def test_a_record_of_a_newer_adjoin_is_refused(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     records = QueryRecords(master.path)
     with monkeypatch.context() as patch:
-        patch.setattr(queries, "_FORMAT", 3)
+        patch.setattr(version_records, "_FORMAT", 3)
         records.version_for(QUERY, 0)
     with pytest.raises(SchemaError, match="use a newer adjoin"):
         records.version_for(QUERY, 0)
@@ -442,7 +442,7 @@ def test_a_record_is_forgotten_or_used_but_not_both(
     _move_on(master)
     master.close()
     name = "_touch" if first == "vacuum" else "_remove_if_older"
-    real = getattr(queries, name)
+    real = getattr(version_records, name)
 
     def interrupted(*arguments: Any) -> Any:
         monkeypatch.undo()
@@ -452,7 +452,7 @@ def test_a_record_is_forgotten_or_used_but_not_both(
             assert records.version_for(QUERY, 0) == 1
         return real(*arguments)
 
-    monkeypatch.setattr(queries, name, interrupted)
+    monkeypatch.setattr(version_records, name, interrupted)
     if first == "vacuum":
         assert records.version_for(QUERY, 0) == 2
         assert Home(master.path).versions() == [2]
@@ -539,7 +539,7 @@ def test_a_record_that_goes_while_vacuum_looks_does_not_make_its_query_forgotten
     """A change set that was overtaken drops its record just when vacuum has listed it."""
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
-    real_names = queries._names
+    real_names = version_records._names
 
     def names(directory: str) -> list[str]:
         found = real_names(directory)
@@ -547,6 +547,6 @@ def test_a_record_that_goes_while_vacuum_looks_does_not_make_its_query_forgotten
             _record_path(records, 0).unlink()
         return found
 
-    monkeypatch.setattr(queries, "_names", names)
+    monkeypatch.setattr(version_records, "_names", names)
     records.forget()
     assert os.path.isdir(records.directory(QUERY))

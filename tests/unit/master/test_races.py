@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from adjoin.errors import ConflictError
-from adjoin.master.changing import NumberedChange, Planned
 from adjoin.master.master import Master
+from adjoin.master.numbered_change import NumberedChange, Planned
 from tests.unit.master.disk_use import named_and_present
 from tests.unit.master.tables import build_master, changes, rows_of
 

@@ -15,7 +15,7 @@ import pytest
 from adjoin.errors import CorruptionError, StorageError
 from adjoin.master import files
 from adjoin.master.master import Master
-from adjoin.master.queries import FORGOTTEN_AFTER_DAYS, QueryRecords, places, register
+from adjoin.master.version_records import FORGOTTEN_AFTER_DAYS, QueryRecords, places, register
 from adjoin.master.versions import Home
 from tests.unit.master.tables import build_master, changes
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from adjoin.errors import CorruptionError, OptionError
-from adjoin.master.datafile import checksum_of
+from adjoin.master.data_file import checksum_of
 from adjoin.master.master import Master
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from adjoin.master.versions import Home
 from tests.unit.master.tables import products
 

@@ -9,7 +9,7 @@ import pytest
 
 from adjoin.errors import CorruptionError, SchemaError
 from adjoin.keys.codec import KeyCodec
-from adjoin.master.datafile import checksum_of
+from adjoin.master.data_file import checksum_of
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import FORMAT, IndexFile, Manifest

@@ -8,7 +8,7 @@ import pytest
 
 from adjoin.errors import OptionError
 from adjoin.master.master import Master
-from adjoin.master.queries import QueryRecords
+from adjoin.master.version_records import QueryRecords
 from adjoin.parts.paths import local_path
 from adjoin.spark.hosting import Arenas
 from adjoin.streamjoin.disk.spill_file import SpillFile

@@ -1,6 +1,6 @@
 import pytest
 
-from adjoin.parts.progress import Progress
+from adjoin.master.progress import Progress
 
 
 def test_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

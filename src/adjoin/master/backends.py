@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from adjoin.master.apply import ApplyOptions, Base, apply
 from adjoin.master.build import BuildOptions, build
-from adjoin.master.moving import Mover, move
+from adjoin.master.page_moves import Mover, move
+from adjoin.master.progress import Progress
 from adjoin.master.versions import Home
-from adjoin.parts.progress import Progress
 
 
 class Engine(Protocol):

@@ -29,7 +29,7 @@ from adjoin.errors import (
     VersionNotFoundError,
 )
 from adjoin.master import files
-from adjoin.master.datafile import checksum_of
+from adjoin.master.data_file import checksum_of
 from adjoin.master.evolve import refuse_other
 from adjoin.master.versions import Home
 from adjoin.parts.paths import local_path

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
 from adjoin.master import files
-from adjoin.master.bases import BaseRecords
+from adjoin.master.base_records import BaseRecords
 from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.evolve import refuse_other
 from adjoin.master.manifest import Manifest

@@ -4,7 +4,7 @@ import os
 import uuid
 
 from adjoin.master import files
-from adjoin.master.queries import VersionRecords
+from adjoin.master.version_records import VersionRecords
 from adjoin.master.versions import Home
 
 _NAMES = uuid.UUID("6c1f3f0e-6c0b-5b0a-9d55-8b1f0f3f7a11")

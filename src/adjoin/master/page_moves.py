@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjoin.master import files
-from adjoin.master.datafile import FILE_BYTES, DataFile, PageWriter, read_sealed
+from adjoin.master.data_file import FILE_BYTES, DataFile, PageWriter, read_sealed
 from adjoin.master.index import PageIndex
 from adjoin.master.manifest import Manifest
 from adjoin.master.versions import Home
