@@ -33,8 +33,8 @@ from adjoin.semistream.meshjoin.cmeshjoin import CMeshJoin
 from adjoin.semistream.meshjoin.meshjoin import MeshJoin
 from adjoin.semistream.meshjoin.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
-from adjoin.spark.engine import SparkEngine
-from adjoin.spark.raised import reason
+from adjoin.spark.backend import SparkEngine
+from adjoin.spark.reason import reason
 from adjoin.streamjoin.baselines.hash_merge import HashMergeJoin
 from adjoin.streamjoin.baselines.mjoin import MJoin
 from adjoin.streamjoin.baselines.progressive_merge import ProgressiveMergeJoin
@@ -46,8 +46,8 @@ from adjoin.streamjoin.miner import MINER
 
 if TYPE_CHECKING:
     from adjoin import etl
-    from adjoin.spark.enrich import enrich
-    from adjoin.spark.metrics import EnrichListener, EnrichProgress, TaskProgress
+    from adjoin.spark.enrich.enrich import enrich
+    from adjoin.spark.metrics.metrics import EnrichListener, EnrichProgress, TaskProgress
 
 __version__ = "0.1.0"
 
@@ -99,10 +99,10 @@ __all__ = [
 register(SparkEngine())
 
 _ON_SPARK = {
-    "EnrichListener": "adjoin.spark.metrics",
-    "EnrichProgress": "adjoin.spark.metrics",
-    "TaskProgress": "adjoin.spark.metrics",
-    "enrich": "adjoin.spark.enrich",
+    "EnrichListener": "adjoin.spark.metrics.metrics",
+    "EnrichProgress": "adjoin.spark.metrics.metrics",
+    "TaskProgress": "adjoin.spark.metrics.metrics",
+    "enrich": "adjoin.spark.enrich.enrich",
 }
 
 

@@ -18,8 +18,8 @@ from pyspark import TaskContext, daemon
 
 from adjoin.master import files
 from adjoin.master.version_records import QueryRecords
-from adjoin.spark.microbatch import MicroBatch
-from adjoin.spark.task import EnrichTask
+from adjoin.spark.enrich.micro_batch import MicroBatch
+from adjoin.spark.enrich.task import EnrichTask
 from tests.spark.programs import kill_group
 
 PLAN = "ADJOIN_TEST_PLAN"

@@ -76,13 +76,13 @@ class Program:
                     os.kill(pid, signal.SIGKILL)
 
     def _left(self) -> list[int]:
-        """Processes that come from this program. A keeper of arenas is not one: it may serve others too."""
+        """Processes that come from this program. A sweeper of arenas is not one: it may serve others too."""
         mark = f"{MARK}={self.mark}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                is_keeper = b"keeper.py" in (entry / "cmdline").read_bytes()
-                if mark in (entry / "environ").read_bytes() and not is_keeper:
+                is_sweeper = b"sweeper.py" in (entry / "cmdline").read_bytes()
+                if mark in (entry / "environ").read_bytes() and not is_sweeper:
                     found.append(int(entry.name))
         return found
 

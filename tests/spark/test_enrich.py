@@ -10,7 +10,7 @@ import pytest
 
 import adjoin
 from adjoin import OptionError, SchemaError
-from adjoin.spark.routing import master_order
+from adjoin.spark.enrich.routing import master_order
 from tests.oracle import Predicate
 from tests.spark.shop import as_dataframe, build, products, rows_of, sales, wanted
 

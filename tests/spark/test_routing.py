@@ -17,7 +17,7 @@ import adjoin
 from adjoin import etl
 from adjoin.keys.casts import is_comparable
 from adjoin.keys.codec import KeyCodec
-from adjoin.spark.routing import _has_code, master_order
+from adjoin.spark.enrich.routing import _has_code, master_order
 from adjoin.spark.types import arrow_schema_for_spark, arrow_settings, spark_schema, to_spark
 from tests.spark.shop import build, read_batches, write_batches
 

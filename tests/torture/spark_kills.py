@@ -1,4 +1,4 @@
-"""Drivers, executors, Python workers and keepers of Spark are killed at random moments, again and again.
+"""Drivers, executors, Python workers and sweepers of Spark are killed at random moments, again and again.
 
 All the while the driver changes the master: it builds, applies, evolves, compacts and vacuums on Spark. In
 the end every micro-batch has the rows of the version that was recorded for it, once.
@@ -31,7 +31,7 @@ from tests.torture.spark_driver import COLUMNS, Plan
 from tests.unit.master.tables import multiset, rows_of
 
 LOCAL = "local[2,20]"
-_WEIGHTS = {"driver": 0.5, "executor": 3, "worker": 5, "keeper": 3}
+_WEIGHTS = {"driver": 0.5, "executor": 3, "worker": 5, "sweeper": 3}
 _SPARED = 0.995
 """How often, twice a second, a driver without workers lives on."""
 _MOST_KILLS = 25
@@ -192,10 +192,10 @@ class Life:
                 for pid in descendants(root)
                 if "pyspark.daemon" in _command(pid)
             ],
-            "keeper": lambda: [
+            "sweeper": lambda: [
                 int(entry.name)
                 for entry in Path("/proc").glob("[0-9]*")
-                if "keeper.py" in _command(int(entry.name)) and str(self._work) in _command(int(entry.name))
+                if "sweeper.py" in _command(int(entry.name)) and str(self._work) in _command(int(entry.name))
             ],
         }
 

@@ -14,7 +14,7 @@ from adjoin.master.numbered_change import checked_txn, in_turn
 from adjoin.master.vacuum import retention_of, vacuum_after_commit
 from adjoin.master.versions import Home
 from adjoin.parts.durations import parse_duration
-from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.enrich.micro_batch import MicroBatch
 
 
 def apply_changes(

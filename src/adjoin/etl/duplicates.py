@@ -15,7 +15,7 @@ from adjoin.etl.timetolive import Expiry, TimeToLive, expiry_of, sweep, without
 from adjoin.master.master import Master
 from adjoin.master.numbered_change import NumberedChange, Planned, upserts
 from adjoin.semistream.base.spec import On
-from adjoin.spark.enrich import enrich
+from adjoin.spark.enrich.enrich import enrich
 from adjoin.spark.jobs import as_raised, fetch
 from adjoin.spark.naming import column, found_name, free_name
 

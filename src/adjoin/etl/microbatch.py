@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from adjoin.errors import OptionError
 from adjoin.master.numbered_change import checked_txn
-from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.enrich.micro_batch import MicroBatch
 
 _FORM = """
     def load(batch, batch_id):

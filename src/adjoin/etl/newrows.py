@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from adjoin.master.master import Master
 from adjoin.semistream.base.spec import On
-from adjoin.spark.enrich import enrich
+from adjoin.spark.enrich.enrich import enrich
 
 
 def new_rows(df: DataFrame, master: Master | str | os.PathLike[str], on: On, **options: Any) -> DataFrame:

@@ -17,7 +17,7 @@ from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
 from adjoin.master.numbered_change import NumberedChange, Planned, upserts
 from adjoin.semistream.base.spec import On
-from adjoin.spark.enrich import enrich
+from adjoin.spark.enrich.enrich import enrich
 from adjoin.spark.jobs import fetch
 from adjoin.spark.naming import column, comparison, found_name, found_names
 

@@ -25,8 +25,8 @@ from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
 from adjoin.parts.durations import parse_duration
+from adjoin.spark.enrich.routing import microseconds_of
 from adjoin.spark.naming import column, found_name
-from adjoin.spark.routing import microseconds_of
 from adjoin.spark.types import spark_schema
 
 _CLOCK = "deduplicate: time"

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 
-from adjoin.spark.raised import reason
+from adjoin.spark.reason import reason
 from adjoin.spark.types import from_spark
 
 _RESULT = "result binary"

@@ -10,7 +10,7 @@ from adjoin.errors import OptionError
 from adjoin.master.master import Master
 from adjoin.master.version_records import QueryRecords
 from adjoin.parts.paths import local_path
-from adjoin.spark.hosting import Arenas
+from adjoin.spark.page_memory.files import Arenas
 from adjoin.streamjoin.disk.spill_file import SpillFile
 
 FOREIGN = [

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.spark.hosts import Executor, keepers, until
+from tests.unit.spark.hosts import Executor, sweepers, until
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A directory for arenas, whose keepers end with the test."""
+    """A directory for arenas, whose sweepers end with the test."""
     path = tmp_path / "arenas"
     path.mkdir()
     yield path
-    for pid in keepers(path):
+    for pid in sweepers(path):
         os.kill(pid, signal.SIGKILL)
-    until(lambda: not keepers(path))
+    until(lambda: not sweepers(path))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Executors and keepers on this host, as processes of their own."""
+"""Executors and sweepers on this host, as processes of their own."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 
 _EXECUTOR = """
 import os, signal, sys
-from adjoin.spark.hosting import Arenas
+from adjoin.spark.page_memory.files import Arenas
 
 directory, ends = sys.argv[1:]
 open("/proc/self/comm", "w").write("java")
@@ -55,8 +55,8 @@ class Executor:
             os.kill(self.worker, signal.SIGKILL)
 
 
-def keepers(directory: Path) -> list[int]:
-    """The keepers of homes below this directory."""
+def sweepers(directory: Path) -> list[int]:
+    """The sweepers of homes below this directory."""
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -64,7 +64,7 @@ def keepers(directory: Path) -> list[int]:
                 words = Path(entry.path, "cmdline").read_text().split("\0")
             except OSError:
                 continue
-            if len(words) > 4 and words[3].endswith("keeper.py") and directory in Path(words[4]).parents:
+            if len(words) > 4 and words[3].endswith("sweeper.py") and directory in Path(words[4]).parents:
                 found.append(int(entry.name))
     return found
 

@@ -1,6 +1,6 @@
 """Removes the page memory that nobody needs any more, from outside of the processes that used it.
 
-`hosting` runs this file as a program, one for each home of arenas, with the standard library alone. In a
+`files` runs this file as a program, one for each home of arenas, with the standard library alone. In a
 home every operator has a directory: its arenas; `owners`, with the processes it serves; and `ended`, a link
 to the mark that its query has ended. A task holds a shared lock on the directory of its operator as long as
 it runs. What is locked is never removed: locks die with their processes, so it goes a little later.
@@ -127,14 +127,14 @@ def _is_empty(home: str) -> bool:
 
 
 def keep(home: str, descriptor: int) -> None:
-    """Sweep until nothing is left; the descriptor is the home, locked so that there is one keeper."""
+    """Sweep until nothing is left; the descriptor is the home, locked so that there is one sweeper."""
     while is_at(home, descriptor):
         sweep(home)
         with suppress(OSError):
             os.rmdir(home)
             return
         if _is_empty(home):
-            # Whoever comes from here on sees that there is no keeper; who came before is seen here.
+            # Whoever comes from here on sees that there is no sweeper; who came before is seen here.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             if _is_empty(home):
                 return
@@ -144,5 +144,5 @@ def keep(home: str, descriptor: int) -> None:
 
 if __name__ == "__main__":
     os.chdir("/")
-    with suppress(BlockingIOError):  # another keeper is there
+    with suppress(BlockingIOError):  # another sweeper is there
         keep(sys.argv[1], int(sys.argv[2]))

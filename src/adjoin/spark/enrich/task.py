@@ -15,11 +15,11 @@ from adjoin.master.evolve import View
 from adjoin.master.master import Master
 from adjoin.master.version_records import QueryRecords
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
-from adjoin.spark.hosting import Arenas
-from adjoin.spark.metrics import report_row
-from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.enrich.micro_batch import MicroBatch
+from adjoin.spark.enrich.worker import disk, open_master, page_files
+from adjoin.spark.metrics.metrics import report_row
+from adjoin.spark.page_memory.files import Arenas
 from adjoin.spark.types import to_spark
-from adjoin.spark.worker import disk, open_master, page_files
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from functools import lru_cache
 from adjoin.errors import ArenaError, OptionError
 from adjoin.master import version_records
 from adjoin.parts.paths import local_path
-from adjoin.spark import keeper
+from adjoin.spark.page_memory import sweeper
 
 DIRECTORY_SETTING = "spark.adjoin.arena.dir"
 
@@ -37,7 +37,7 @@ class Arenas:
     How it works: `<directory>/adjoin-<uid>/<operator>/<partition>.arena`, one file for each partition, so
     that all executors of a host together have no more than `slots` of them. A task locks its file, and
     shares a lock on the directory; both locks end with the process. The executor is noted as an owner. A
-    small program, the keeper, removes what has no owner left, whose query has ended, or what was idle for
+    small program, the sweeper, removes what has no owner left, whose query has ended, or what was idle for
     an hour.
 
     Attributes:
@@ -121,7 +121,7 @@ class _Held:
     directory: int
 
     def release(self, keep: bool) -> None:
-        # Whatever is refused here is removed by the keeper.
+        # Whatever is refused here is removed by the sweeper.
         with suppress(OSError):
             os.utime(self.directory)
             if not keep:
@@ -130,14 +130,14 @@ class _Held:
         with suppress(OSError):
             if not keep:
                 fcntl.flock(self.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                keeper.remove(os.path.dirname(self.path))
+                sweeper.remove(os.path.dirname(self.path))
         os.close(self.directory)
 
 
 def _hold(home: str, operator: str, names: Sequence[str], ended: str | None, attempt: int) -> _Held:
     path = os.path.join(home, operator)
     for _ in range(_ATTEMPTS):
-        with suppress(FileNotFoundError):  # the keeper has removed it: make it again
+        with suppress(FileNotFoundError):  # the sweeper has removed it: make it again
             is_new = _make_private(home, path)
             directory = _lock_directory(path)
             if directory is not None:
@@ -157,9 +157,9 @@ def _hold_in(
 ) -> _Held:
     try:
         _note(path, ended)
-        _start_keeper(home)
+        _start_sweeper(home)
         if is_new:
-            keeper.sweep(home)
+            sweeper.sweep(home)
         name, arena = _lock_any(path, names, attempt)
         os.utime(directory)
     except BaseException:
@@ -191,7 +191,7 @@ def _lock_directory(path: str) -> int | None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        if keeper.is_at(path, descriptor):
+        if sweeper.is_at(path, descriptor):
             return descriptor
     except BaseException:
         os.close(descriptor)
@@ -206,18 +206,18 @@ def _mark(records: str | None) -> str | None:
 
 
 def _note(path: str, ended: str | None) -> None:
-    """For the keeper: whom the arenas serve, and what is there once they are needed no more.
+    """For the sweeper: whom the arenas serve, and what is there once they are needed no more.
 
     Those of a batch job never are when nobody has them locked, so something is there from the start.
     """
-    owner = os.path.join(path, keeper.OWNERS, _owner(os.getpid(), os.getppid()))
+    owner = os.path.join(path, sweeper.OWNERS, _owner(os.getpid(), os.getppid()))
     if not os.path.exists(owner):
         with suppress(FileExistsError):
             os.mkdir(os.path.dirname(owner), 0o700)
         os.close(os.open(owner, os.O_WRONLY | os.O_CREAT, 0o600))
     if ended is not None:
         with suppress(FileExistsError):
-            os.symlink(ended, os.path.join(path, keeper.ENDED))
+            os.symlink(ended, os.path.join(path, sweeper.ENDED))
 
 
 @lru_cache(maxsize=1)
@@ -225,14 +225,14 @@ def _owner(pid: int, parent: int) -> str:
     """The executor: the nearest ancestor that is a Java, else the parent."""
     ancestor = parent
     while ancestor > 0:
-        found = keeper.process(ancestor)
+        found = sweeper.process(ancestor)
         if found is None:
             break
         if found.name == "java":
-            return keeper.owner_name(ancestor)
+            return sweeper.owner_name(ancestor)
         ancestor = found.parent
     # An orphan belongs to process 1, which says nothing about it.
-    return keeper.owner_name(parent if parent > 1 else pid)
+    return sweeper.owner_name(parent if parent > 1 else pid)
 
 
 def _lock_any(path: str, names: Sequence[str], attempt: int) -> tuple[str, int]:
@@ -277,7 +277,7 @@ def _lock_arena(path: str) -> int | None:
         arena = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(arena, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if keeper.is_at(path, arena):
+            if sweeper.is_at(path, arena):
                 os.utime(arena)
                 return arena
         except BlockingIOError:
@@ -289,13 +289,13 @@ def _lock_arena(path: str) -> int | None:
         os.close(arena)
 
 
-def _start_keeper(home: str) -> None:
+def _start_sweeper(home: str) -> None:
     """Unless one runs. It inherits the lock, so there never are two; without one, others sweep."""
     descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Through a shell that ends at once: the keeper is nobody's child, and nobody has to wait for it.
-        command = [sys.executable, "-I", "-S", keeper.__file__, home, str(descriptor)]
+        # Through a shell that ends at once: the sweeper is nobody's child, and nobody has to wait for it.
+        command = [sys.executable, "-I", "-S", sweeper.__file__, home, str(descriptor)]
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
             stdin=subprocess.DEVNULL,

@@ -41,6 +41,6 @@ class SparkEngine(Engine):
         """Executors, if there is a session and much to move."""
         if "pyspark.sql" not in sys.modules:
             return None
-        from adjoin.spark.moving import mover_of_active_session  # noqa: PLC0415 (as above)
+        from adjoin.spark.page_moves import mover_of_active_session  # noqa: PLC0415 (as above)
 
         return mover_of_active_session(page_bytes)

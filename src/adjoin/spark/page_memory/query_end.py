@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import (
 
 from adjoin.errors import AdjoinError
 from adjoin.master.version_records import QueryRecords
-from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.enrich.micro_batch import MicroBatch
 from adjoin.spark.quiet import quiet_listeners_at_exit
 
 
@@ -39,7 +39,7 @@ class EndOfQueries(StreamingQueryListener):
             try:
                 QueryRecords(path, records).end(str(event.id))
             except AdjoinError:
-                continue  # the master is gone: the keeper frees the memory when it has been idle
+                continue  # the master is gone: the sweeper frees the memory when it has been idle
 
 
 def clean_up_after(df: DataFrame, master_path: str, records: str | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, Observation
 
-from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.enrich.micro_batch import MicroBatch
 
 _MICRO_BATCHES_KEPT = 100
 _LONGEST_WAIT_SECONDS = 2.0

@@ -23,14 +23,14 @@ from adjoin.parts.paths import local_path
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.semistream.base.spec import JoinSpec, On, make_spec
 from adjoin.semistream.ssij.options import Deadline
-from adjoin.spark.cleaning import clean_up_after
-from adjoin.spark.hosting import DIRECTORY_SETTING
-from adjoin.spark.metrics import REPORT_COLUMN, REPORT_FIELD, next_name, observe_reports
-from adjoin.spark.microbatch import MicroBatch
+from adjoin.spark.enrich.micro_batch import MicroBatch
+from adjoin.spark.enrich.routing import ROUTES, route_by_range
+from adjoin.spark.enrich.shares import default_partitions, share_of
+from adjoin.spark.enrich.task import EnrichTask
+from adjoin.spark.metrics.metrics import REPORT_COLUMN, REPORT_FIELD, next_name, observe_reports
 from adjoin.spark.naming import by_place, comparison, found_key, found_name, found_names
-from adjoin.spark.routing import ROUTES, route_by_range
-from adjoin.spark.sharing import default_partitions, share_of
-from adjoin.spark.task import EnrichTask
+from adjoin.spark.page_memory.files import DIRECTORY_SETTING
+from adjoin.spark.page_memory.query_end import clean_up_after
 from adjoin.spark.types import arrow_schema_for_spark, arrow_settings, spark_schema, stream_schema
 
 _PINS_KEPT = 16

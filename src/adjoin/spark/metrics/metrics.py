@@ -21,10 +21,10 @@ from pyspark.sql.types import LongType, MapType, StringType, StructField
 
 from adjoin.errors import AdjoinError, OptionError
 from adjoin.semistream.algorithms import ALGORITHM_NAMES
-from adjoin.spark.microbatch import MicroBatch
-from adjoin.spark.observing import batch_observations
+from adjoin.spark.enrich.micro_batch import MicroBatch
+from adjoin.spark.metrics.observing import batch_observations
 from adjoin.spark.quiet import quiet_listeners_at_exit
-from adjoin.spark.raised import reason
+from adjoin.spark.reason import reason
 
 OBSERVATION = "adjoin"
 REPORT_COLUMN = "_adjoin_report"

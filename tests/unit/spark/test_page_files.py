@@ -17,14 +17,15 @@ from typing import Any
 import pytest
 
 from adjoin.errors import ArenaError, OptionError
-from adjoin.spark import hosting, keeper
-from adjoin.spark.hosting import Arenas
+from adjoin.spark.page_memory import files as page_files
+from adjoin.spark.page_memory import sweeper
+from adjoin.spark.page_memory.files import Arenas
 from tests.unit.spark.hosts import Executor, until
 
 
 @pytest.fixture(autouse=True)
-def no_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosting, "_start_keeper", lambda home: None)
+def no_sweeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_files, "_start_sweeper", lambda home: None)
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(_: float) -> None:
         raise WouldWaitError
 
-    monkeypatch.setattr(hosting, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(page_files, "time", SimpleNamespace(sleep=sleep))
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         event.set()
         time.sleep(seconds)
 
-    monkeypatch.setattr(hosting, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(page_files, "time", SimpleNamespace(sleep=sleep))
     return event
 
 
@@ -198,7 +199,7 @@ def test_where_arenas_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     shared.mkdir()
     size = os.statvfs(shared)
     all_of_it = size.f_frsize * size.f_blocks
-    monkeypatch.setattr(hosting, "_SHARED_MEMORY", str(shared))
+    monkeypatch.setattr(page_files, "_SHARED_MEMORY", str(shared))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     # Of an executor alone: two on one host would have twice the memory.
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
@@ -303,7 +304,7 @@ def test_an_operator_removed_before_it_is_locked_is_made_again(
     arenas: Arenas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory goes before it is opened, after it is opened, and with it the home."""
-    real, calls = hosting._lock_directory, 0
+    real, calls = page_files._lock_directory, 0
 
     def lock(path: str) -> int | None:
         nonlocal calls
@@ -321,9 +322,9 @@ def test_an_operator_removed_before_it_is_locked_is_made_again(
             calls += 1
         return real_is_at(path, descriptor)
 
-    real_is_at = keeper.is_at
-    monkeypatch.setattr(hosting, "_lock_directory", lock)
-    monkeypatch.setattr(keeper, "is_at", is_at)
+    real_is_at = sweeper.is_at
+    monkeypatch.setattr(page_files, "_lock_directory", lock)
+    monkeypatch.setattr(sweeper, "is_at", is_at)
     with arenas.acquire(0, 1) as path:
         assert _is_locked(path)
     assert calls == 5
@@ -332,7 +333,7 @@ def test_an_operator_removed_before_it_is_locked_is_made_again(
 def test_an_arena_removed_before_it_is_locked_is_made_again(
     arenas: Arenas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, removed = keeper.is_at, 0
+    real, removed = sweeper.is_at, 0
 
     def is_at(path: str, descriptor: int) -> bool:
         nonlocal removed
@@ -341,7 +342,7 @@ def test_an_arena_removed_before_it_is_locked_is_made_again(
             os.unlink(path)
         return real(path, descriptor)
 
-    monkeypatch.setattr(keeper, "is_at", is_at)
+    monkeypatch.setattr(sweeper, "is_at", is_at)
     with arenas.acquire(0, 1) as path:
         assert _is_locked(path)
     assert removed == 2
@@ -351,14 +352,14 @@ def test_tasks_and_sweepers_do_not_harm_each_other(
     arenas: Arenas, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sweepers that take everything for unneeded."""
-    monkeypatch.setattr(keeper, "_is_unneeded", lambda path, descriptor: True)
+    monkeypatch.setattr(sweeper, "_is_unneeded", lambda path, descriptor: True)
     done = threading.Event()
 
     def sweep() -> int:
         count = 0
         while not done.is_set():
             count += not (home / "op").exists()
-            keeper.sweep(str(home))
+            sweeper.sweep(str(home))
         return count
 
     def work(number: int) -> None:
@@ -383,9 +384,9 @@ def test_a_new_operator_sweeps_what_others_have_left(
     until(lambda: not home.exists())
     with arenas.acquire(0, 1):
         pass
-    dead = home / "dead" / keeper.OWNERS
+    dead = home / "dead" / sweeper.OWNERS
     dead.mkdir(parents=True)
-    (dead / keeper.owner_name(executor.pid)).touch()
+    (dead / sweeper.owner_name(executor.pid)).touch()
     with arenas.acquire(0, 1):
         assert dead.exists()
     with Arenas("new", 1, str(directory)).acquire(0, 1):
@@ -399,7 +400,7 @@ def test_shared_memory_of_this_host() -> None:
     with Arenas(operator, 1).acquire(0, 1, keep=False) as path:
         assert path == f"/dev/shm/adjoin-{os.geteuid()}/{operator}/0.arena"
     assert not os.path.exists(os.path.dirname(path))
-    with suppress(OSError):  # somebody else has page memory there, or a keeper was faster
+    with suppress(OSError):  # somebody else has page memory there, or a sweeper was faster
         os.rmdir(os.path.dirname(os.path.dirname(path)))
 
 
@@ -408,7 +409,7 @@ def test_a_holder_that_cannot_be_noted_lets_go(arenas: Arenas, monkeypatch: pyte
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(hosting, "_write_holder", refuse)
+        patched.setattr(page_files, "_write_holder", refuse)
         with pytest.raises(ArenaError, match="make room there"), arenas.acquire(0, 1):
             pass
     with arenas.acquire(0, 1) as path:

@@ -12,7 +12,7 @@ from adjoin.master.evolve import View
 from adjoin.master.master import Master
 from adjoin.master.versions import Home
 from adjoin.memory.page_memory import PageFile
-from adjoin.spark.sharing import share_of
+from adjoin.spark.enrich.shares import share_of
 
 _MASTERS_KEPT = 4
 _FILES_KEPT = 8

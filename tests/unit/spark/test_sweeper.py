@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from adjoin.spark import hosting, keeper
-from adjoin.spark.hosting import Arenas
-from tests.unit.spark.hosts import Executor, keepers, until
+from adjoin.spark.page_memory import files as page_files
+from adjoin.spark.page_memory import sweeper
+from adjoin.spark.page_memory.files import Arenas
+from tests.unit.spark.hosts import Executor, sweepers, until
 
 
 @pytest.fixture
@@ -19,45 +20,45 @@ def arenas(directory: Path) -> Arenas:
 
 
 @pytest.fixture
-def no_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosting, "_start_keeper", lambda home: None)
+def no_sweeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_files, "_start_sweeper", lambda home: None)
 
 
 def _owned_by(home: Path, *owners: str) -> Path:
     """An operator with these owners and an arena."""
-    (home / "op" / keeper.OWNERS).mkdir(parents=True)
+    (home / "op" / sweeper.OWNERS).mkdir(parents=True)
     (home / "op" / "0.arena").write_bytes(b"pages")
     for owner in owners:
-        (home / "op" / keeper.OWNERS / owner).touch()
+        (home / "op" / sweeper.OWNERS / owner).touch()
     return home / "op"
 
 
 def test_an_operator_without_living_owners_goes(home: Path) -> None:
-    me = keeper.owner_name(os.getpid())
+    me = sweeper.owner_name(os.getpid())
     pid, started, namespace = me.split("-")
     gone = [f"{pid}-{int(started) + 1}-{namespace}", f"{2**22 + 1}-{started}-{namespace}"]
     operator = _owned_by(home, *gone, me)
-    keeper.sweep(str(home))
+    sweeper.sweep(str(home))
     assert operator.exists()
-    (operator / keeper.OWNERS / me).unlink()
-    keeper.sweep(str(home))
+    (operator / sweeper.OWNERS / me).unlink()
+    sweeper.sweep(str(home))
     assert os.listdir(home) == []
 
 
 def test_an_owner_in_another_container_counts_as_alive(home: Path) -> None:
     operator = _owned_by(home, f"{2**22 + 1}-5-17")
-    keeper.sweep(str(home))
+    sweeper.sweep(str(home))
     assert operator.exists()
 
 
 def test_a_dead_owner_that_nobody_has_buried_counts_as_gone(home: Path) -> None:
     child = subprocess.Popen(["sleep", "600"])
-    operator = _owned_by(home, keeper.owner_name(child.pid))
-    keeper.sweep(str(home))
+    operator = _owned_by(home, sweeper.owner_name(child.pid))
+    sweeper.sweep(str(home))
     assert operator.exists()
     os.kill(child.pid, signal.SIGKILL)
     until(lambda: "Z" in Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2])
-    keeper.sweep(str(home))
+    sweeper.sweep(str(home))
     assert not operator.exists()
     child.wait()
 
@@ -66,26 +67,26 @@ def test_names_of_processes_may_be_anything(tmp_path: Path) -> None:
     program = tmp_path / "a) R (b c"
     program.symlink_to("/bin/sleep")
     child = subprocess.Popen([program, "600"])
-    until(lambda: (found := keeper.process(child.pid)) and found.name == program.name)
-    found = keeper.process(child.pid)
+    until(lambda: (found := sweeper.process(child.pid)) and found.name == program.name)
+    found = sweeper.process(child.pid)
     child.kill()
     child.wait()
     assert found is not None
     assert (found.parent, found.is_alive) == (os.getpid(), True)
-    assert keeper.process(child.pid) is None
+    assert sweeper.process(child.pid) is None
 
 
 def test_an_operator_that_was_idle_for_an_hour_goes(home: Path) -> None:
-    operator = _owned_by(home, keeper.owner_name(os.getpid()))
+    operator = _owned_by(home, sweeper.owner_name(os.getpid()))
     os.utime(operator, (time.time() - 3500, time.time() - 3500))
-    keeper.sweep(str(home))
+    sweeper.sweep(str(home))
     assert operator.exists()
     os.utime(operator, (time.time() - 3700, time.time() - 3700))
-    keeper.sweep(str(home))
+    sweeper.sweep(str(home))
     assert not operator.exists()
 
 
-def test_use_ends_idleness(arenas: Arenas, home: Path, no_keeper: None) -> None:
+def test_use_ends_idleness(arenas: Arenas, home: Path, no_sweeper: None) -> None:
     for _ in range(2):
         with arenas.acquire(0, 1):
             os.utime(home / "op", (0, 0))
@@ -94,77 +95,77 @@ def test_use_ends_idleness(arenas: Arenas, home: Path, no_keeper: None) -> None:
 
 
 def test_what_a_task_holds_stays_whatever_the_reason(
-    arenas: Arenas, home: Path, tmp_path: Path, no_keeper: None
+    arenas: Arenas, home: Path, tmp_path: Path, no_sweeper: None
 ) -> None:
-    (tmp_path / keeper.ENDED).touch()
+    (tmp_path / sweeper.ENDED).touch()
     with arenas.acquire(0, 1, str(tmp_path)) as path:
-        for owner in (home / "op" / keeper.OWNERS).iterdir():
+        for owner in (home / "op" / sweeper.OWNERS).iterdir():
             owner.unlink()
         os.utime(home / "op", (0, 0))
-        keeper.sweep(str(home))
+        sweeper.sweep(str(home))
         assert os.path.exists(path)
-    keeper.sweep(str(home))
+    sweeper.sweep(str(home))
     assert not (home / "op").exists()
 
 
 def test_an_operator_used_again_while_it_is_judged_stays(
-    arenas: Arenas, home: Path, no_keeper: None, monkeypatch: pytest.MonkeyPatch
+    arenas: Arenas, home: Path, no_sweeper: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = _owned_by(home)
     home.chmod(0o700)
-    real = keeper._is_unneeded
+    real = sweeper._is_unneeded
 
     def is_unneeded(path: str, descriptor: int) -> bool:
-        monkeypatch.setattr(keeper, "_is_unneeded", real)
+        monkeypatch.setattr(sweeper, "_is_unneeded", real)
         verdict = real(path, descriptor)
         with arenas.acquire(0, 1):
             return verdict
 
-    monkeypatch.setattr(keeper, "_is_unneeded", is_unneeded)
-    keeper.sweep(str(home))
+    monkeypatch.setattr(sweeper, "_is_unneeded", is_unneeded)
+    sweeper.sweep(str(home))
     assert (operator / "0.arena").exists()
 
 
 def test_an_operator_made_anew_while_the_old_one_is_judged_stays(
-    arenas: Arenas, home: Path, no_keeper: None, monkeypatch: pytest.MonkeyPatch
+    arenas: Arenas, home: Path, no_sweeper: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock on the old directory says nothing about the tasks in the new one."""
     _owned_by(home)
     home.chmod(0o700)
-    real, verdicts = keeper._is_unneeded, 0
+    real, verdicts = sweeper._is_unneeded, 0
     with ExitStack() as task:
 
         def is_unneeded(path: str, descriptor: int) -> bool:
             nonlocal verdicts
             verdicts += 1
             if verdicts == 1:
-                keeper.remove(path)
-                monkeypatch.setattr(keeper, "_is_unneeded", real)
+                sweeper.remove(path)
+                monkeypatch.setattr(sweeper, "_is_unneeded", real)
                 task.enter_context(arenas.acquire(0, 1))
-                monkeypatch.setattr(keeper, "_is_unneeded", is_unneeded)
+                monkeypatch.setattr(sweeper, "_is_unneeded", is_unneeded)
             return True
 
-        monkeypatch.setattr(keeper, "_is_unneeded", is_unneeded)
-        keeper.sweep(str(home))
+        monkeypatch.setattr(sweeper, "_is_unneeded", is_unneeded)
+        sweeper.sweep(str(home))
         assert (home / "op" / "0.arena").exists()
     assert verdicts == 1
 
 
 def test_records_that_vanish_are_no_reason(
-    arenas: Arenas, home: Path, tmp_path: Path, no_keeper: None
+    arenas: Arenas, home: Path, tmp_path: Path, no_sweeper: None
 ) -> None:
     records = tmp_path / "records"
     records.mkdir()
     with arenas.acquire(0, 1, str(records)):
         pass
     records.rmdir()
-    keeper.sweep(str(home))
+    sweeper.sweep(str(home))
     assert (home / "op").exists()
     records.mkdir()
-    (records / keeper.ENDED).touch()
-    keeper.sweep(str(home))
+    (records / sweeper.ENDED).touch()
+    sweeper.sweep(str(home))
     assert not (home / "op").exists()
-    assert (records / keeper.ENDED).exists()
+    assert (records / sweeper.ENDED).exists()
 
 
 def test_files_of_others_are_not_followed_nor_removed(home: Path, tmp_path: Path) -> None:
@@ -172,21 +173,21 @@ def test_files_of_others_are_not_followed_nor_removed(home: Path, tmp_path: Path
     home.mkdir()
     (home / "link").symlink_to(precious)
     (home / "notes").write_text("years of work")
-    keeper.sweep(str(home))
+    sweeper.sweep(str(home))
     assert (precious / "0.arena").exists()
     assert sorted(os.listdir(home)) == ["link", "notes"]
 
 
-def test_when_the_executor_is_killed_its_arenas_go_and_then_the_keeper(
+def test_when_the_executor_is_killed_its_arenas_go_and_then_the_sweeper(
     start_executor: Callable[..., Executor], directory: Path, home: Path
 ) -> None:
     executor = start_executor()
-    assert os.listdir(home / "op" / keeper.OWNERS) == [keeper.owner_name(executor.pid)]
+    assert os.listdir(home / "op" / sweeper.OWNERS) == [sweeper.owner_name(executor.pid)]
     assert (home / "op" / "0.arena").exists()
-    until(lambda: len(keepers(directory)) == 1)
+    until(lambda: len(sweepers(directory)) == 1)
     executor.kill()
     until(lambda: not home.exists())
-    until(lambda: not keepers(directory))
+    until(lambda: not sweepers(directory))
 
 
 def test_a_worker_that_outlives_its_executor_keeps_its_arena(
@@ -206,10 +207,10 @@ def test_while_one_of_two_executors_lives_the_arenas_stay(
     start_executor: Callable[..., Executor], directory: Path, home: Path
 ) -> None:
     first, second = start_executor(), start_executor()
-    assert len(os.listdir(home / "op" / keeper.OWNERS)) == 2
-    other = home / "other" / keeper.OWNERS
+    assert len(os.listdir(home / "op" / sweeper.OWNERS)) == 2
+    other = home / "other" / sweeper.OWNERS
     other.mkdir(parents=True)
-    (other / keeper.owner_name(first.pid)).touch()
+    (other / sweeper.owner_name(first.pid)).touch()
     first.kill()
     until(lambda: not (home / "other").exists())
     assert (home / "op" / "0.arena").exists()
@@ -219,30 +220,30 @@ def test_while_one_of_two_executors_lives_the_arenas_stay(
 
 def test_when_the_query_has_ended_its_arenas_go(arenas: Arenas, home: Path, tmp_path: Path) -> None:
     with arenas.acquire(0, 1, str(tmp_path)):
-        (tmp_path / keeper.ENDED).touch()
+        (tmp_path / sweeper.ENDED).touch()
     until(lambda: not home.exists())
 
 
-def test_there_is_one_keeper_and_a_killed_one_is_replaced(arenas: Arenas, directory: Path) -> None:
+def test_there_is_one_sweeper_and_a_killed_one_is_replaced(arenas: Arenas, directory: Path) -> None:
     with arenas.acquire(0, 2), arenas.acquire(1, 2):
         pass
-    until(lambda: keepers(directory))
-    (first,) = keepers(directory)
+    until(lambda: sweepers(directory))
+    (first,) = sweepers(directory)
     with arenas.acquire(0, 2):
-        assert keepers(directory) == [first]
+        assert sweepers(directory) == [first]
     os.kill(first, signal.SIGKILL)
-    until(lambda: not keepers(directory))
+    until(lambda: not sweepers(directory))
     with arenas.acquire(0, 2):
-        until(lambda: keepers(directory))
-        assert keepers(directory) != [first]
+        until(lambda: sweepers(directory))
+        assert sweepers(directory) != [first]
 
 
-def test_a_keeper_is_nobodys_child_and_holds_nothing_of_its_maker(arenas: Arenas, directory: Path) -> None:
+def test_a_sweeper_is_nobodys_child_and_holds_nothing_of_its_maker(arenas: Arenas, directory: Path) -> None:
     with arenas.acquire(0, 1), open(directory / "open", "w"):
-        until(lambda: keepers(directory))
-        (pid,) = keepers(directory)
+        until(lambda: sweepers(directory))
+        (pid,) = sweepers(directory)
         until(lambda: os.readlink(f"/proc/{pid}/cwd") == "/")
-        found = keeper.process(pid)
+        found = sweeper.process(pid)
         files = {os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
     assert found is not None
     assert found.parent != os.getpid()
@@ -250,26 +251,26 @@ def test_a_keeper_is_nobodys_child_and_holds_nothing_of_its_maker(arenas: Arenas
     assert files == {"/dev/null", str(directory / f"adjoin-{os.geteuid()}")}
 
 
-def test_a_keeper_leaves_when_its_home_is_gone(arenas: Arenas, directory: Path, home: Path) -> None:
+def test_a_sweeper_leaves_when_its_home_is_gone(arenas: Arenas, directory: Path, home: Path) -> None:
     with arenas.acquire(0, 1):
-        until(lambda: keepers(directory))
+        until(lambda: sweepers(directory))
         home.rename(directory / "moved")
-    until(lambda: not keepers(directory))
+    until(lambda: not sweepers(directory))
 
 
-def test_a_keeper_leaves_also_when_others_have_put_files_there(
+def test_a_sweeper_leaves_also_when_others_have_put_files_there(
     arenas: Arenas, directory: Path, home: Path
 ) -> None:
     with arenas.acquire(0, 1, keep=False):
         (home / "notes").write_text("years of work")
-        until(lambda: keepers(directory))
-    until(lambda: not keepers(directory))
+        until(lambda: sweepers(directory))
+    until(lambda: not sweepers(directory))
     assert os.listdir(home) == ["notes"]
     with arenas.acquire(0, 1, keep=False):
-        until(lambda: keepers(directory))
+        until(lambda: sweepers(directory))
 
 
-def test_without_a_keeper_tasks_go_on(
+def test_without_a_sweeper_tasks_go_on(
     arenas: Arenas, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -278,4 +279,4 @@ def test_without_a_keeper_tasks_go_on(
     monkeypatch.setattr(subprocess, "run", refuse)
     with arenas.acquire(0, 1) as path:
         assert os.path.exists(path)
-    assert keepers(directory) == []
+    assert sweepers(directory) == []

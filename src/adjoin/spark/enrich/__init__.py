@@ -1,0 +1,1 @@
+"""`enrich`: from the DataFrame to the task that joins a partition."""

@@ -1,0 +1,1 @@
+"""What operators did in a micro-batch, on its way to the driver."""
