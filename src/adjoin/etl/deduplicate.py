@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from adjoin.errors import OptionError
-from adjoin.etl.choice import Order, has_key, key_columns, one_per_key, order_of
-from adjoin.etl.microbatch import refuse_streaming, txn_of
-from adjoin.etl.timetolive import Expiry, TimeToLive, expiry_of, sweep, without
+from adjoin.etl.micro_batch import refuse_streaming, txn_of
+from adjoin.etl.one_per_key import Order, has_key, key_columns, one_per_key, order_of
+from adjoin.etl.time_to_live import Expiry, TimeToLive, expiry_of, sweep, without
 from adjoin.master.master import Master
 from adjoin.master.numbered_change import NumberedChange, Planned, upserts
 from adjoin.semistream.base.spec import On

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from adjoin.errors import OptionError, SchemaError
-from adjoin.etl.choice import comparable, has_key, key_columns, one_per_key, require_columns
-from adjoin.etl.microbatch import refuse_streaming, txn_of
+from adjoin.etl.micro_batch import refuse_streaming, txn_of
+from adjoin.etl.one_per_key import comparable, has_key, key_columns, one_per_key, require_columns
 from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
 from adjoin.master.numbered_change import NumberedChange, Planned, upserts

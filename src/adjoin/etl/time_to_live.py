@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
 from adjoin.errors import OptionError, SchemaError
-from adjoin.etl.choice import require_columns
+from adjoin.etl.one_per_key import require_columns
 from adjoin.keys.codec import KeyCodec
 from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.data_file import read_pages
