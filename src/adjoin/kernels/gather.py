@@ -12,7 +12,7 @@ their way at once.
 import numpy as np
 from numba import njit
 
-from adjoin.kernels.memory import memcpy
+from adjoin.kernels.libc import memcpy
 from adjoin.kernels.types import Array
 
 SOUND = -1

@@ -7,7 +7,7 @@ from numba import njit
 
 from adjoin.kernels.gather import SOUND, room_of
 from adjoin.kernels.hashing import hash_bytes
-from adjoin.kernels.memory import memcpy, preadv
+from adjoin.kernels.libc import memcpy, preadv
 from adjoin.kernels.types import Array
 
 READ = 0

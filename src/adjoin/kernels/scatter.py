@@ -6,7 +6,7 @@
 import numpy as np
 from numba import njit
 
-from adjoin.kernels.memory import memcpy
+from adjoin.kernels.libc import memcpy
 from adjoin.kernels.types import Array
 
 

@@ -7,7 +7,7 @@ import weakref
 
 import numpy as np
 
-from adjoin.kernels.asyncread import Operations, read_scans_ahead
+from adjoin.kernels.async_read import Operations, read_scans_ahead
 from adjoin.kernels.pages import READ_FAILED, READ_LOST, VECTORS, Reads
 from adjoin.kernels.types import Array
 

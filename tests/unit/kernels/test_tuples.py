@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.kernels.tuples import (
+from adjoin.kernels.key_table import (
     EMPTY,
     MOST_SEEN,
     count_seen,

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from adjoin.kernels.tuples import EMPTY
+from adjoin.kernels.key_table import EMPTY
 from adjoin.memory.page_memory import BLOCK_BYTES, PageFile
 from adjoin.semistream.frontstage.cache_sizes import CacheSizes
 from adjoin.semistream.frontstage.rows_by_key import Groups

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.kernels.tuples import (
+from adjoin.kernels.key_table import (
     EMPTY,
     count_seen,
     find_keys,

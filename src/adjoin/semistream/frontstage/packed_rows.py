@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from adjoin.kernels.gather import SOUND
 from adjoin.kernels.hashing import hash_bytes
+from adjoin.kernels.key_table import EMPTY, find_wrong_group
 from adjoin.kernels.pages import are_all, find_damage
-from adjoin.kernels.tuples import EMPTY, find_wrong_group
 from adjoin.kernels.types import Array
 from adjoin.memory.page_memory import PageMemory
 from adjoin.memory.row_slots import RowSlots

@@ -10,7 +10,7 @@ import pyarrow as pa
 from adjoin.arrow.copying import plain_columns, take_rows
 from adjoin.arrow.encodings import Orders, can_be_numbered, declared_values
 from adjoin.errors import OptionError
-from adjoin.kernels.tuples import EMPTY
+from adjoin.kernels.key_table import EMPTY
 from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master

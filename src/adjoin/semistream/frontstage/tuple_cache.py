@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from adjoin.kernels.key_table import EMPTY
 from adjoin.kernels.search import expand
-from adjoin.kernels.tuples import EMPTY
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.memory.page_memory import PageMemory

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from adjoin.kernels.memory import syscall
+from adjoin.kernels.libc import syscall
 from adjoin.kernels.pages import (
     PAGE_DAMAGED,
     READ,
