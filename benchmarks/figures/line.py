@@ -11,7 +11,7 @@ from adjoin.master.device import HARD_DISK, Cost
 from adjoin.operators.clock import SimulatedClock
 from adjoin.streamjoin.base.sizes import INPUT_SHARE
 from adjoin.streamjoin.base.spilling import SpillingJoin
-from adjoin.workloads import ExponentialGaps, Fragments
+from workloads import ExponentialGaps, Fragments
 
 J = TypeVar("J", bound=SpillingJoin)
 

@@ -10,8 +10,8 @@ from typing import Literal
 import pyarrow as pa
 
 from adjoin.master.master import Master
-from adjoin.workloads import TPCH, CloudReports, MasterRows
 from benchmarks.figures.figure import World
+from workloads import TPCH, CloudReports, MasterRows
 
 PAGE_BYTES = 8192
 

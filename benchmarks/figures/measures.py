@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import TypeVar
 
 from adjoin.master.master import Master
-from adjoin.workloads import Arrivals, ConstantRate
 from benchmarks.figures import simulation
 from benchmarks.figures.figure import Measurement, World
 from benchmarks.figures.setting import Setting
 from benchmarks.figures.simulation import Machine, Operator, Service, Stream
+from workloads import Arrivals, ConstantRate
 
 T = TypeVar("T")
 

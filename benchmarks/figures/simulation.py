@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from adjoin.master.device import HARD_DISK, Cost, Device, Disk, SimulatedDisk
 from adjoin.operators.clock import Clock, SimulatedClock, SystemClock
-from adjoin.workloads import Arrivals
+from workloads import Arrivals
 
 ROW_SECONDS = 1e-6
 """To take a stream row, find its pages and join it: the processor alone would do a million rows a second."""

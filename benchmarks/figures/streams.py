@@ -5,9 +5,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from adjoin.workloads import TPCH, CloudReports, Records, ShiftingZipf, Zipf
 from benchmarks.figures.figure import World
 from benchmarks.figures.masters import coarser
+from workloads import TPCH, CloudReports, Records, ShiftingZipf, Zipf
 
 ROW_BYTES = 20
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from adjoin.workloads.zipf import Placement
 from benchmarks.engine import workload
+from workloads.zipf import Placement
 
 OURS = "enrich"
 SPARK_BROADCAST = "spark broadcast stream"

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adjoin.workloads.zipf import Placement, Zipf
 from benchmarks.engine import datasets as engine_datasets
 from benchmarks.engine import workload
+from workloads.zipf import Placement, Zipf
 
 SALES_SCHEMA = pa.schema([("key", pa.int64()), ("sale", pa.int64()), ("amount", pa.float64())])
 FILES_PER_BATCH = 2

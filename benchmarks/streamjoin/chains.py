@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adjoin.workloads import Records, Zipf
 from benchmarks.streamjoin.inputs import ROW_BYTES, Generated
+from workloads import Records, Zipf
 
 BATCH_ROWS = 2_000
 NAMES = ("r1", "r2", "r3", "r4")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adjoin.workloads import Records, Zipf
+from workloads import Records, Zipf
 
 ROW_BYTES = 100
 BATCH_ROWS = 50_000

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from adjoin.workloads.bursty import BurstyArrivals
-from adjoin.workloads.zipf import Zipf
+from workloads.bursty import BurstyArrivals
+from workloads.zipf import Zipf
 
 WORDS = ["red", "green", "large", "small", "steel", "oak", "lamp", "chair", "table", "shelf"]
 FIRST_KEY = 1_000_000_000

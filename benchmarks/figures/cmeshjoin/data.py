@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.master.master import Master
-from adjoin.workloads import TPCH, CloudReports, Records, Zipf
 from benchmarks.figures.figure import World
 from benchmarks.figures.masters import PAGE_BYTES, KeyedMaster, built_once
 from benchmarks.figures.streams import ROW_BYTES
+from workloads import TPCH, CloudReports, Records, Zipf
 
 _CHUNK_ROWS = 1 << 16
 

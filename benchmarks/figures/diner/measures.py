@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjoin.streamjoin.base.spec import SIDES
-from adjoin.workloads import Records
 from benchmarks.figures.diner.setting import JOINS, Setting
 from benchmarks.figures.figure import Measurement, World
 from benchmarks.figures.line import MAX_NEW, ROW_BYTES, Line
+from workloads import Records
 
 
 def results_online(setting: Setting, world: World) -> Measurement:

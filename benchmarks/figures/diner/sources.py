@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adjoin.workloads import MeanRevertingWalk, NormalKeys, Zipf, partly_sorted
 from benchmarks.figures.figure import World
+from workloads import MeanRevertingWalk, NormalKeys, Zipf, partly_sorted
 
 Keys = tuple[NDArray[np.int64], NDArray[np.int64]]
 RELATION_ROWS = 100_000

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from adjoin.workloads import Zipf
 from benchmarks.figures.figure import Curves, Figure, Measurement, Sweep, Verdict, World
 from benchmarks.figures.hybridjoin.setting import PAPER
+from workloads import Zipf
 
 _PAGES = 16_000
 _ROWS_PER_PAGE = 65

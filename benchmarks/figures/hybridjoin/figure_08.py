@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from adjoin.workloads import Zipf
 from benchmarks.figures.figure import Curves, Figure, Measurement, Sweep, Verdict, World
 from benchmarks.figures.hybridjoin.setting import PAPER
+from workloads import Zipf
 
 _PRODUCTS = 2_000_000
 _SALES = 4_000_000

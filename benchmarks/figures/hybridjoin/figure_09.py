@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adjoin.workloads import BurstyArrivals
 from benchmarks.figures.figure import Curves, Figure, Measurement, Sweep, Verdict, World
 from benchmarks.figures.hybridjoin.setting import PAPER
+from workloads import BurstyArrivals
 
 _STEPS = 1 << 17
 _SOURCES = 10

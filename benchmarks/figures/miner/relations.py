@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adjoin.workloads import Records, Zipf
 from benchmarks.figures.figure import World
 from benchmarks.figures.line import ROW_BYTES
+from workloads import Records, Zipf
 
 _ROWS, _KEYS = 100_000, 10_000
 _LARGE = ("r2", "r3")

@@ -11,12 +11,12 @@ from adjoin.master.device import Cost, SimulatedDisk
 from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.base.queued import QueuedJoin
 from adjoin.semistream.models.meshjoin import loop, waiting_seconds
-from adjoin.workloads import ExponentialGaps
 from benchmarks.figures.figure import Measurement, World
 from benchmarks.figures.masters import PAGE_BYTES
 from benchmarks.figures.queues.measures import served_in
 from benchmarks.figures.queues.setting import QueueSetting, Scaled
 from benchmarks.figures.simulation import PAPERS_DISK, ROW_SECONDS, Machine
+from workloads import ExponentialGaps
 
 _SECONDS = 40.0
 _FINER = 5

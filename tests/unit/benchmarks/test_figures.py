@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adjoin.workloads import ConstantRate
 from benchmarks.figures import page, store
 from benchmarks.figures.catalogue import chosen, figures
 from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Measurement, Sweep, Verdict, World
@@ -18,6 +17,7 @@ from benchmarks.figures.setting import Setting
 from benchmarks.figures.simulation import Machine, Stream, highest_rate, keeps_up, service, simulated_machine
 from benchmarks.figures.ssij.setting import SSIJ
 from benchmarks.figures.variants import contender_named
+from workloads import ConstantRate
 
 DOCS = Path(__file__).parents[3] / "docs" / "figures"
 

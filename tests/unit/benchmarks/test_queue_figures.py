@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from adjoin.workloads import Zipf
 from benchmarks.figures.cmeshjoin.bound import allowed
 from benchmarks.figures.cmeshjoin.data import Synthetic
 from benchmarks.figures.cmeshjoin.setting import CMESHJOIN
@@ -12,6 +11,7 @@ from benchmarks.figures.queues.measures import predict, serve
 from benchmarks.figures.queues.popularity import continuous_share
 from benchmarks.figures.queues.setting import QueueSetting
 from benchmarks.figures.queues.times import slow_stream
+from workloads import Zipf
 
 
 @pytest.fixture

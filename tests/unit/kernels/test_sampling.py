@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from adjoin.kernels.sampling import build_alias, fill_alias, fill_sorted
+from workloads.sampling import build_alias, fill_alias, fill_sorted
 
 
 def alias_shares(weights: np.ndarray) -> np.ndarray:

@@ -10,9 +10,9 @@ import pytest
 from adjoin import AutoJoin, BudgetError, Master, OptionError
 from adjoin.master.device import HARD_DISK, Cost, SimulatedDisk
 from adjoin.operators.clock import SimulatedClock
-from adjoin.workloads import Zipf
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales
+from workloads import Zipf
 
 KEYS = 20_000
 

@@ -11,9 +11,9 @@ from adjoin.kernels.search import locate_pages
 from adjoin.semistream.frontstage.cache import FrontCache
 from adjoin.semistream.frontstage.pairs_by_key import TurnCounts, pairs_by_key
 from adjoin.semistream.pages.cache import PageCache
-from adjoin.workloads import Zipf
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales, slow_disk
+from workloads import Zipf
 
 ROWS = 30_000
 

@@ -13,9 +13,9 @@ from adjoin.semistream.hybridjoin import xhybridjoin
 from adjoin.semistream.hybridjoin.hybridjoin import Loads
 from adjoin.semistream.hybridjoin.xhybridjoin import without_chance
 from adjoin.semistream.pages import read_ahead
-from adjoin.workloads import Zipf
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales, slow_disk
+from workloads import Zipf
 
 ROWS = 20_000
 

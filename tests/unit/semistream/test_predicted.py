@@ -12,7 +12,7 @@ from adjoin.master.device import HARD_DISK, SimulatedDisk
 from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.models import meshjoin, xhybridjoin
 from adjoin.semistream.models.popularity import power_sum
-from adjoin.workloads import MasterRows, Records, Zipf
+from workloads import MasterRows, Records, Zipf
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from adjoin import OptionError
-from adjoin.workloads import Arrivals, BurstyArrivals, ConstantRate, ExponentialGaps, SelfSimilarBursts
 from tests.unit.workloads.measures import hurst
+from workloads import Arrivals, BurstyArrivals, ConstantRate, ExponentialGaps, SelfSimilarBursts
 
 Make = Callable[[float], Arrivals]
 PROCESSES: list[Make] = [ConstantRate, ExponentialGaps, partial(SelfSimilarBursts, sources=5)]

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from adjoin import OptionError
-from adjoin.workloads.bursty import BurstyArrivals
 from tests.unit.workloads.measures import hurst
+from workloads.bursty import BurstyArrivals
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -3,9 +3,9 @@ import pyarrow as pa
 import pytest
 
 from adjoin import OptionError
-from adjoin.workloads import CloudReports
-from adjoin.workloads.clouds import LONGITUDES, Month
 from tests.unit.workloads.measures import chi_square_excess
+from workloads import CloudReports
+from workloads.clouds import LONGITUDES, Month
 
 ROWS = 400_000
 MONTHS: list[Month] = ["april", "august", "december"]

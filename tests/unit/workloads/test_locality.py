@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from adjoin import OptionError
-from adjoin.workloads import ShiftingZipf
-from adjoin.workloads.zipf import Form, Placement
 from tests.unit.workloads.measures import chi_square_excess, discrete_shares
+from workloads import ShiftingZipf
+from workloads.zipf import Form, Placement
 
 ROWS = 50_000
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from adjoin import SSIJ, Master, OptionError
-from adjoin.workloads import MasterRows
-from adjoin.workloads.masters import Spread
 from tests.unit.workloads.measures import chi_square_excess
+from workloads import MasterRows
+from workloads.masters import Spread
 
 
 def counts_of(master: MasterRows) -> np.ndarray:

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import OptionError
-from adjoin.workloads import Records, Zipf
+from workloads import Records, Zipf
 
 
 @pytest.mark.parametrize("row_bytes", [17, 20, 24, 120, 128, 200])

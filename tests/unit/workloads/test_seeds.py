@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from adjoin.workloads.seeds import normals, state_of, units
+from workloads.seeds import normals, state_of, units
 
 
 def test_every_purpose_has_numbers_of_its_own() -> None:

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from adjoin import Master, OptionError, ProgramError, StorageError
-from adjoin.workloads import TPCH
-from adjoin.workloads.tpch import MasterTable
 from tests.unit.workloads.measures import chi_square_excess, discrete_shares
+from workloads import TPCH
+from workloads.tpch import MasterTable
 
 SCALE = 0.01
 JOINS: list[tuple[MasterTable, str, int, int]] = [

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from adjoin import OptionError
-from adjoin.workloads import ExponentialGaps, Fragments, MeanRevertingWalk, NormalKeys, Zipf, partly_sorted
+from workloads import ExponentialGaps, Fragments, MeanRevertingWalk, NormalKeys, Zipf, partly_sorted
 
 Draw = Callable[[int], NDArray[np.int64]]
 MAKERS: dict[str, Callable[[int], Draw]] = {

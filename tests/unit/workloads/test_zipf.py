@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adjoin import OptionError
-from adjoin.workloads.zipf import Form, Placement, Zipf
 from tests.unit.workloads.measures import chi_square_excess, discrete_shares
+from workloads.zipf import Form, Placement, Zipf
 
 ROWS = 400_000
 

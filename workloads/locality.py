@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.workloads.seeds import state_of
-from adjoin.workloads.zipf import Form, Placement, Zipf
+from workloads.seeds import state_of
+from workloads.zipf import Form, Placement, Zipf
 
 
 class ShiftingZipf:

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.kernels.sampling import follow_mean
-from adjoin.workloads.seeds import Normals
+from workloads.sampling import follow_mean
+from workloads.seeds import Normals
 
 
 class MeanRevertingWalk:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.workloads.seeds import state_of, units
+from workloads.seeds import state_of, units
 
 
 def partly_sorted(

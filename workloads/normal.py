@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.workloads.seeds import Normals
+from workloads.seeds import Normals
 
 
 class NormalKeys:

@@ -8,17 +8,17 @@ of them with silences between; `BurstyArrivals` counts the rows of each step ins
 Pairs of master and stream: `TPCH` and `CloudReports`.
 """
 
-from adjoin.workloads.arrivals import Arrivals, ConstantRate, ExponentialGaps, Fragments, SelfSimilarBursts
-from adjoin.workloads.bursty import BurstyArrivals
-from adjoin.workloads.clouds import CloudReports
-from adjoin.workloads.locality import ShiftingZipf
-from adjoin.workloads.masters import MasterRows
-from adjoin.workloads.normal import NormalKeys
-from adjoin.workloads.partlysorted import partly_sorted
-from adjoin.workloads.records import Records
-from adjoin.workloads.tpch import TPCH
-from adjoin.workloads.walk import MeanRevertingWalk
-from adjoin.workloads.zipf import Zipf
+from workloads.arrivals import Arrivals, ConstantRate, ExponentialGaps, Fragments, SelfSimilarBursts
+from workloads.bursty import BurstyArrivals
+from workloads.clouds import CloudReports
+from workloads.locality import ShiftingZipf
+from workloads.masters import MasterRows
+from workloads.normal import NormalKeys
+from workloads.partlysorted import partly_sorted
+from workloads.records import Records
+from workloads.tpch import TPCH
+from workloads.walk import MeanRevertingWalk
+from workloads.zipf import Zipf
 
 __all__ = [
     "TPCH",

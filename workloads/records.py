@@ -7,8 +7,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.kernels.sampling import fill_words
-from adjoin.workloads.seeds import state_of
+from workloads.sampling import fill_words
+from workloads.seeds import state_of
 
 _NUMBERS_BYTES = 16  # the key and the number of the row
 _WORD_BYTES = 8
@@ -65,7 +65,7 @@ class Records:
     ) -> pa.RecordBatchReader:
         """The next `rows` rows in batches, with the keys that `draw` gives for a number of rows.
 
-        >>> from adjoin.workloads import Zipf
+        >>> from workloads import Zipf
         >>> Records(row_bytes=20).reader(Zipf(9).draw, rows=5, batch_rows=2).read_all().num_rows
         5
         """

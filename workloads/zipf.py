@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.kernels.sampling import fill_words, fill_zipf, fill_zipf_continuous, permute
+from workloads.sampling import fill_words, fill_zipf, fill_zipf_continuous, permute
 
 Form = Literal["discrete", "continuous"]
 Placement = Literal["noperm", "random"]

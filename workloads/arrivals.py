@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.workloads.bursty import BurstyArrivals
-from adjoin.workloads.seeds import state_of, units
+from workloads.bursty import BurstyArrivals
+from workloads.seeds import state_of, units
 
 Seconds = NDArray[np.float64]
 

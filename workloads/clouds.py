@@ -8,9 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.kernels.sampling import build_alias, fill_alias
-from adjoin.workloads.records import BATCH_ROWS, Records
-from adjoin.workloads.seeds import normals, state_of, units
+from workloads.records import BATCH_ROWS, Records
+from workloads.sampling import build_alias, fill_alias
+from workloads.seeds import normals, state_of, units
 
 Month = Literal["april", "august", "december"]
 Weights = NDArray[np.float64]

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from adjoin.kernels.sampling import fill_units
+from workloads.sampling import fill_units
 
 State = NDArray[np.uint64]
 _PORTION = 4096

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from adjoin.errors import OptionError, ProgramError, StorageError
-from adjoin.workloads.records import BATCH_ROWS
-from adjoin.workloads.seeds import state_of
-from adjoin.workloads.zipf import Placement, Zipf
+from workloads.records import BATCH_ROWS
+from workloads.seeds import state_of
+from workloads.zipf import Placement, Zipf
 
 MasterTable = Literal["part", "customer"]
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.errors import OptionError
-from adjoin.kernels.sampling import fill_sorted
-from adjoin.workloads.records import BATCH_ROWS, Records
-from adjoin.workloads.seeds import state_of
+from workloads.records import BATCH_ROWS, Records
+from workloads.sampling import fill_sorted
+from workloads.seeds import state_of
 
 Spread = Literal["equal", "random"]
 
