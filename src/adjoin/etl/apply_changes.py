@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 
+from adjoin.arguments import parse_duration
 from adjoin.errors import OptionError
 from adjoin.master.evolve import refuse_other
 from adjoin.master.master import Master
 from adjoin.master.numbered_change import checked_txn, in_turn
 from adjoin.master.vacuum import retention_of, vacuum_after_commit
 from adjoin.master.versions import Home
-from adjoin.parts.durations import parse_duration
 from adjoin.spark.enrich.micro_batch import MicroBatch
 
 

@@ -18,13 +18,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
+from adjoin.arguments import parse_duration
 from adjoin.errors import OptionError, SchemaError
 from adjoin.etl.one_per_key import require_columns
 from adjoin.keys.codec import KeyCodec
 from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
-from adjoin.parts.durations import parse_duration
 from adjoin.spark.enrich.routing import microseconds_of
 from adjoin.spark.naming import column, found_name
 from adjoin.spark.types import spark_schema

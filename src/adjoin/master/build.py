@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.errors import ConflictError, MasterExistsError, NullKeyError, OptionError, SchemaError
 from adjoin.keys.codec import KEY_COLUMN, KeyCodec, encoded_values, valid_rows
 from adjoin.master import files
@@ -31,7 +32,6 @@ from adjoin.master.spool import KeySpool, SpooledKeys, filter_of
 from adjoin.master.vacuum import orphans
 from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
-from adjoin.parts import checks
 
 _CUT_BYTES = 4 << 20
 _LARGEST_PAGE_BYTES = 256 << 20
@@ -217,7 +217,7 @@ def write_index(
 
 
 def _check_columns(schema: pa.Schema, key: str | Sequence[str]) -> list[str]:
-    columns = [key] if isinstance(key, str) else list(checks.names("key", key))
+    columns = [key] if isinstance(key, str) else list(arguments.names("key", key))
     if not columns or len(set(columns)) < len(columns):
         raise OptionError(f"key={key!r}: give the name of a column, or a list of different names")
     missing = [name for name in columns if name not in schema.names]

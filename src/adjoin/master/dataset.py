@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from adjoin.arguments import local_path
 from adjoin.errors import OptionError
 from adjoin.keys.casts import stored_type
-from adjoin.parts.paths import local_path
 
 _Opened: TypeAlias = tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]
 _SAMPLE_ROWS = 256

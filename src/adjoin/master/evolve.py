@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.errors import MasterReplacedError, OptionError, SchemaError
 from adjoin.keys.casts import stored_type, widens
 from adjoin.keys.codec import KEY_COLUMN
 from adjoin.master.changes import OPERATION_COLUMN
 from adjoin.master.layout import PageLayout, same_shape
 from adjoin.master.manifest import Manifest
-from adjoin.parts import checks
 
 _TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -62,7 +62,7 @@ class Evolution:
         for option, given in (("add", add), ("widen", widen), ("rename", rename)):
             if not isinstance(given, Mapping | None):
                 raise OptionError(f"{option}={given!r}: give a dictionary by column")
-        names = (drop,) if isinstance(drop, str) else checks.names("drop", drop)
+        names = (drop,) if isinstance(drop, str) else arguments.names("drop", drop)
         for name in (*names, *(add or {}), *(rename or {}).values()):
             if not (isinstance(name, str) and name):
                 raise OptionError(f"{name!r} is not the name of a column")

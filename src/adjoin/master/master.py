@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from adjoin import arguments
+from adjoin.arguments import parse_duration
 from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
 from adjoin.keys.codec import KeyCodec
 from adjoin.master.apply import ApplyOptions, Base, refuse_stale
@@ -27,8 +29,6 @@ from adjoin.master.vacuum import Vacuumed, retention_of, vacuum, vacuum_after_co
 from adjoin.master.verify import MappedIndex, load_filter, load_index, verify
 from adjoin.master.versions import Home, Pinned
 from adjoin.memory.budget import parse_bytes
-from adjoin.parts import checks
-from adjoin.parts.durations import parse_duration
 
 
 class Master:
@@ -158,7 +158,7 @@ class Master:
             VersionNotFoundError: It was never committed, or has been vacuumed.
             MasterReplacedError: The path has another master now.
         """
-        return self._at(checks.whole_number("version", version, 0), self._view)
+        return self._at(arguments.whole_number("version", version, 0), self._view)
 
     def view(self, columns: Sequence[str] | None = None) -> View:
         """The columns of this version, or the key and these, to read other versions with: see `seen_as`."""
@@ -400,7 +400,7 @@ class Master:
         """
         options = ApplyOptions(
             txn=txn,
-            order_by=(order_by,) if isinstance(order_by, str) else checks.names("order_by", order_by),
+            order_by=(order_by,) if isinstance(order_by, str) else arguments.names("order_by", order_by),
             evolve=evolve,
             marks=_marks_of(marks),
             memory_bytes=parse_bytes(memory),

@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from adjoin.arguments import parse_duration
 from adjoin.errors import CorruptionError, OptionError, StorageError
 from adjoin.master import files
 from adjoin.master.base_records import BaseRecords
@@ -21,7 +22,6 @@ from adjoin.master.data_file import DataFile
 from adjoin.master.manifest import Manifest
 from adjoin.master.version_records import QueryRecords, recorded_elsewhere, register
 from adjoin.master.versions import OWN_NAME, Home
-from adjoin.parts.durations import parse_duration
 
 SPARED_BYTES = 4 << 20
 """However few bytes are live, so many may be used before young versions are removed."""

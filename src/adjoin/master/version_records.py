@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from adjoin.arguments import local_path
 from adjoin.errors import (
     CorruptionError,
     MasterReplacedError,
@@ -32,7 +33,6 @@ from adjoin.master import files
 from adjoin.master.data_file import checksum_of
 from adjoin.master.evolve import refuse_other
 from adjoin.master.versions import Home
-from adjoin.parts.paths import local_path
 
 ENDED = "ended"
 FORGOTTEN_AFTER_DAYS = 30

@@ -9,12 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from adjoin.arguments import local_path, whole_number
 from adjoin.errors import ConflictError, CorruptionError, MasterNotFoundError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master.files import Bytes, Lock
 from adjoin.master.manifest import Manifest
-from adjoin.parts.checks import whole_number
-from adjoin.parts.paths import local_path
 
 OWN_NAME = re.compile(r"[0-9a-f]{32}\.(arrow|json|keys|run)")
 _MANIFEST_NAME = re.compile(r"(\d{20})\.json")

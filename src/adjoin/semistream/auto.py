@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.arrow.copying import plain_columns, take_rows
 from adjoin.errors import BudgetError, OptionError
 from adjoin.kernels.search import count_pages
@@ -18,7 +19,6 @@ from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import parse_bytes
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import SystemClock
-from adjoin.parts import checks
 from adjoin.semistream.base.contract import SemiStreamJoin
 from adjoin.semistream.base.paged import check_master
 from adjoin.semistream.base.spec import On, make_spec
@@ -132,9 +132,9 @@ class AutoJoin(SemiStreamJoin):
         if "deadline" in options:
             raise OptionError('algorithm="auto" keeps no deadlines; "ssij" and "ssij+front" do')
         self._total_bytes = parse_bytes(memory)
-        checks.flag("shared_index", options.get("shared_index", False))
+        arguments.flag("shared_index", options.get("shared_index", False))
         self._check_memory(master, options)
-        self._is_paced = checks.flag("is_paced", is_paced)
+        self._is_paced = arguments.flag("is_paced", is_paced)
         self._owns_device = options.get("device") is None
         self._options = {**options, "on": on, "how": how}
         self._options["device"] = options.get("device") or Disk()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from adjoin.parts.checks import whole_number
+from adjoin.arguments import whole_number
 from adjoin.streamjoin.base.spec import On
 from adjoin.streamjoin.base.two_inputs import TwoInputJoin
 from adjoin.streamjoin.disk.idle_work import Reactive

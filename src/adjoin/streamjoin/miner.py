@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from adjoin.parts.checks import whole_number
+from adjoin.arguments import whole_number
 from adjoin.streamjoin.disk.idle_work import Reactive
 from adjoin.streamjoin.disk.joined_blocks import Box
 from adjoin.streamjoin.manyway.join import ManyInputJoin

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adjoin.arguments import local_path
 from adjoin.errors import OptionError
 from adjoin.master.master import Master
 from adjoin.master.version_records import QueryRecords
-from adjoin.parts.paths import local_path
 from adjoin.spark.page_memory.files import Arenas
 from adjoin.streamjoin.disk.spill_file import SpillFile
 

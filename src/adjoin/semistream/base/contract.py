@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.errors import SchemaError
 from adjoin.master.master import Master
 from adjoin.operators.clock import Pause
 from adjoin.operators.operator import Operator, Results
-from adjoin.parts import checks
 
 
 class SemiStreamJoin(Operator):
@@ -39,7 +39,7 @@ class SemiStreamJoin(Operator):
         Without a deadline everything that waits is answered first, with one when it is due;
         `idle(0)` answers and goes on.
         """
-        return self._alone(self._idle(checks.seconds("seconds", seconds)))
+        return self._alone(self._idle(arguments.seconds("seconds", seconds)))
 
     def refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
         """Answer what was begun on the old version of the master, then go on with another."""

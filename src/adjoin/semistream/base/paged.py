@@ -6,13 +6,13 @@ from math import inf
 
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.errors import OptionError
 from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
 from adjoin.memory.budget import MemoryBudget, parse_bytes
 from adjoin.memory.page_memory import PageFile, PageMemory
 from adjoin.operators.clock import Clock, SystemClock
-from adjoin.parts import checks
 from adjoin.semistream.base.contract import SemiStreamJoin
 from adjoin.semistream.base.spec import JoinSpec
 from adjoin.semistream.pages.resident import Observer, Residence, least_memory
@@ -48,7 +48,7 @@ class PagedJoin(SemiStreamJoin):
         landing: LandingRule = two_waves,
     ) -> None:
         super().__init__()
-        checks.flag("shared_index", shared_index)
+        arguments.flag("shared_index", shared_index)
         self._spec = spec
         self._budget = MemoryBudget(parse_bytes(memory))
         _check_room(pages, self._budget.total_bytes)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from adjoin.arguments import whole_number
 from adjoin.keys.predicate import Distance
 from adjoin.master.device import Device
 from adjoin.master.master import Master
@@ -14,7 +15,6 @@ from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock
-from adjoin.parts.checks import whole_number
 from adjoin.semistream.base.answering import Counts
 from adjoin.semistream.base.buffered import BufferedJoin, Stage
 from adjoin.semistream.base.buffers import MOST_STREAM_BYTES, InputBuffer

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.arrow.encodings import Orders, declared_type
 from adjoin.errors import OptionError, SchemaError
 from adjoin.keys.predicate import Between, Distance, Equality, Predicate, Within
 from adjoin.master.master import Master
-from adjoin.parts import checks
 
 HOW = ("inner", "left", "semi", "anti")
 On = str | Sequence[str] | Mapping[str, str]
@@ -78,8 +78,8 @@ def make_spec(
         raise OptionError(f"how={how!r} is not one of {', '.join(HOW)}")
     for name, given in (("columns", columns), ("between", between)):
         if given is not None:
-            checks.names(name, given)
-    checks.text("suffix", suffix)
+            arguments.names(name, given)
+    arguments.text("suffix", suffix)
     if within is not None and between is not None:
         raise OptionError("give within= or between=, not both")
     pairs = _key_pairs(master, on)
@@ -104,7 +104,7 @@ def make_spec(
 
 def _key_pairs(master: Master, on: On) -> dict[str, str]:
     """Stream column of every key column of the master."""
-    pairs = checks.key_pairs(on)
+    pairs = arguments.key_pairs(on)
     if set(pairs) != set(master.key):
         raise SchemaError(
             f"on={on!r} must name the key of the master, {list(master.key)}; where the stream's names differ "

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arguments import share
 from adjoin.arrow.copying import plain_columns, take_rows
 from adjoin.arrow.encodings import Orders, can_be_numbered, declared_values
 from adjoin.errors import OptionError
@@ -18,7 +19,6 @@ from adjoin.memory.page_columns import Places
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Pause
 from adjoin.operators.portions import portions
-from adjoin.parts.checks import share
 from adjoin.semistream.base.buffers import Rows
 from adjoin.semistream.base.contract import SemiStreamJoin
 from adjoin.semistream.base.output import Output, sizes_of

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arguments import MOST_SECONDS
 from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Distance
 from adjoin.master.device import Device
@@ -14,7 +15,6 @@ from adjoin.master.master import Master
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock, Pause, SystemClock
 from adjoin.operators.late_input import arrivals
-from adjoin.parts.checks import MOST_SECONDS
 from adjoin.semistream.base.buffered import BufferedJoin
 from adjoin.semistream.base.buffers import MOST_STREAM_BYTES, InputBuffer
 from adjoin.semistream.base.paged import check_master

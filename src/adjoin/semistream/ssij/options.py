@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arguments import seconds, share, whole_number
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.types import Array
 from adjoin.keys.casts import tick_nanoseconds
-from adjoin.parts.checks import seconds, share, whole_number
 
 
 class Deadline:

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from adjoin.arguments import local_path
 from adjoin.errors import OptionError, SchemaError
 from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
 from adjoin.memory.budget import parse_bytes
-from adjoin.parts.paths import local_path
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.semistream.base.spec import JoinSpec, On, make_spec
 from adjoin.semistream.ssij.options import Deadline

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
+from adjoin.arguments import local_path
 from adjoin.errors import ArenaError, OptionError
 from adjoin.master import version_records
-from adjoin.parts.paths import local_path
 from adjoin.spark.page_memory import sweeper
 
 DIRECTORY_SETTING = "spark.adjoin.arena.dir"

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.errors import AdjoinError, OptionError, SchemaError, StorageError
 from adjoin.operators.clock import Pause
 from adjoin.operators.operator import Operator, Results
-from adjoin.parts import checks
 
 Arrival = tuple[str, pa.RecordBatch | None] | Pause
 """The name of an input with a batch of it, or with None where it ends; or a time in which nothing comes."""
@@ -47,7 +47,7 @@ class StreamJoin(Operator):
 
     def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
         """Let so many seconds pass on the operator's clock, in which nothing arrives."""
-        return self._alone(self._idle(checks.seconds("seconds", seconds)))
+        return self._alone(self._idle(arguments.seconds("seconds", seconds)))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """All inputs have ended: put out all that is missing."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.arrow.copying import (
     batch_of,
     can_be_taken,
@@ -18,7 +19,6 @@ from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Distance
-from adjoin.parts import checks
 from adjoin.semistream.base.output import can_be_measured
 from adjoin.streamjoin.base.condition import LEFT, RIGHT, Condition
 
@@ -81,7 +81,7 @@ class TwoInputs:
         columns: Sequence[str] | None = None,
     ) -> None:
         self.orders = Orders()
-        checks.text("suffix", suffix)
+        arguments.text("suffix", suffix)
         self._schemas = (left, right)
         for side, schema in zip(SIDES, self._schemas, strict=True):
             check_columns(side, schema)
@@ -115,7 +115,7 @@ class TwoInputs:
         return pa.schema([field.with_type(declared_type(field.type)) for field in fields])
 
     def _keep_only(self, columns: Sequence[str]) -> None:
-        if any(name not in self.schema.names for name in checks.names("columns", columns)):
+        if any(name not in self.schema.names for name in arguments.names("columns", columns)):
             raise OptionError(f"columns={columns!r} must be a list of some of {self.schema.names}")
         named = dict(
             zip(
@@ -170,11 +170,11 @@ def check_columns(side: str, schema: pa.Schema) -> None:
 
 def _key_pairs(on: On, left: pa.Schema, right: pa.Schema, between: tuple[str, str] | None) -> dict[str, str]:
     """The left column of every key column of the right."""
-    pairs = checks.key_pairs(on)
+    pairs = arguments.key_pairs(on)
     if not pairs:
         raise OptionError(f"on={on!r} must name at least one key, each once")
     if between is not None:
-        checks.names("between", between)
+        arguments.names("between", between)
     wanted = {"right": list(pairs), "left": list(between or pairs.values())}
     if between is not None and (len(between) != 2 or len(pairs) != 1):
         raise OptionError(f"between={between!r} must be two columns of the left, and on= the right's key")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arguments import local_path, seconds, whole_number
 from adjoin.arrow.copying import compact, plain_columns, plain_schema
 from adjoin.arrow.encodings import Orders
 from adjoin.arrow.large_rows import row_larger_than
@@ -19,8 +20,6 @@ from adjoin.memory.budget import MemoryBudget, parse_bytes
 from adjoin.operators.clock import Clock, SystemClock
 from adjoin.operators.late_input import arrivals as paced
 from adjoin.operators.operator import Results
-from adjoin.parts.checks import seconds, whole_number
-from adjoin.parts.paths import local_path
 from adjoin.streamjoin.base import snapshots
 from adjoin.streamjoin.base.contract import Arrival, StreamJoin
 from adjoin.streamjoin.base.counts import Counts

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from adjoin.arguments import whole_number
 from adjoin.errors import OptionError
-from adjoin.parts.checks import whole_number
 from adjoin.streamjoin.base.sizes import Reading
 from adjoin.streamjoin.base.spec import Keyed, On
 from adjoin.streamjoin.base.two_inputs import TwoInputJoin

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arguments import whole_number
 from adjoin.errors import OptionError
-from adjoin.parts.checks import whole_number
 from adjoin.streamjoin.baselines.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.disk.idle_work import Reactive
 from adjoin.streamjoin.manyway.join import ManyInputJoin

@@ -5,10 +5,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from adjoin.arguments import local_path
 from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
-from adjoin.parts.paths import local_path
 
 
 class SpillFile:

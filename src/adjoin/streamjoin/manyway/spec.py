@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from adjoin import arguments
 from adjoin.arrow.copying import batch_of, plain_columns, take_rows
 from adjoin.arrow.encodings import Orders, declared_type, declared_values
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.parts import checks
 from adjoin.streamjoin.base.spec import check_columns
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
 from adjoin.streamjoin.memory.tuples import Keys
@@ -93,7 +93,7 @@ class ManyInputs:
         return pa.schema(fields)
 
     def _keep_only(self, columns: Sequence[str]) -> None:
-        if any(name not in self.schema.names for name in checks.names("columns", columns)):
+        if any(name not in self.schema.names for name in arguments.names("columns", columns)):
             raise OptionError(f"columns={columns!r} must be a list of some of {self.schema.names}")
         for number, name in enumerate(self.graph.names):
             self.shown[number] = [column for column in self.shown[number] if f"{name}_{column}" in columns]

@@ -1,13 +1,16 @@
-"""Numbers that callers give, checked in one place: whole numbers, shares and times."""
+"""Values that callers give, checked at the door: numbers, names, times and paths."""
 
 import contextlib
 import datetime
 import math
 import numbers
 import operator
+import os
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -16,6 +19,9 @@ from adjoin.errors import OptionError
 MOST_WHOLE = (1 << 63) - 1
 MOST_SECONDS = threading.TIMEOUT_MAX
 """No clock of the system waits longer."""
+_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+# One slash suffices: `pathlib` makes "hdfs:/nn/m" of "hdfs://nn/m".
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/(?:/(?P<host>[^/]*))?")
 
 
 def whole_number(name: str, value: Any, least: int, most: int = MOST_WHOLE) -> int:
@@ -93,6 +99,66 @@ def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise OptionError(f"{name}={value!r} must be True or False")
     return bool(value)
+
+
+def parse_duration(option: str, given: str | datetime.timedelta) -> float:
+    """Seconds from a timedelta or from text such as ``"30 days"``; the option is named in errors.
+
+    >>> parse_duration("tombstones", "12 hours")
+    43200.0
+    """
+    seconds = -1.0
+    if isinstance(given, datetime.timedelta):
+        seconds = given.total_seconds()
+    elif isinstance(given, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(second|minute|hour|day|week)s?\s*", given.lower())
+        seconds = float(match[1]) * _SECONDS[match[2]] if match else -1.0
+    if not 0 <= seconds < 1e11:
+        raise OptionError(f'{option}={given!r}: give a duration such as "30 days", or a timedelta')
+    return seconds
+
+
+def local_path(path: object, option: str = "path") -> str:
+    """The path of a local file or directory, given plainly or as a `file:` URI; nothing is touched.
+
+    Args:
+        path: A string or `os.PathLike`: a plain path, or a URI such as "file:///warehouse/my%20products".
+        option: What to call it in an error.
+
+    Raises:
+        OptionError: It is no path, or a URI of another scheme or another host.
+    """
+    if not isinstance(path, str | os.PathLike) or not isinstance(text := os.fspath(path), str):
+        raise OptionError(f"{option}={path!r}: give a path as a string or as pathlib.Path")
+    uri = _URI.match(text)
+    if uri is not None:
+        text = _path_of(text, uri, option)
+    if not text or "\0" in text or not _is_encodable(text):
+        raise OptionError(
+            f"{option}={path!r}: give a path, which is not empty and has neither NUL nor half of a character"
+        )
+    return text
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _path_of(text: str, uri: re.Match[str], option: str) -> str:
+    if uri["scheme"].lower() != "file" or (uri["host"] or "").lower() not in {"", "localhost"}:
+        raise OptionError(
+            f"{option}={text!r}: only local paths are supported, plain or as file:///..., which every host "
+            "sees under the same name (a shared or mounted file system); object stores and HDFS are not: "
+            "mount the store, or copy the files, and give the local path"
+        )
+    if "?" in text or "#" in text:
+        raise OptionError(f"{option}={text!r}: in a file URI write ? as %3F and # as %23")
+    path = text[uri.end() :].lstrip("/")
+    return "/" + unquote(path, errors="surrogateescape")
 
 
 def _real(value: Any) -> float | None:

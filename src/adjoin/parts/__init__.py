@@ -1,1 +1,0 @@
-"""What the algorithms share: budget, arena, caches, buffers, read plan, spill."""
