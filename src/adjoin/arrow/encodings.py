@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from adjoin.arrow.row_sizes import offsets_of
 from adjoin.errors import SchemaError
 from adjoin.kernels.types import Array
 
@@ -83,6 +83,17 @@ def _changed_field(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]
 def is_list_view(type_: pa.DataType) -> bool:
     """Whether this is a list whose offsets need not grow."""
     return bool(pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_))
+
+
+def offsets_of(array: pa.Array) -> NDArray[np.int32] | NDArray[np.int64]:
+    """The offsets of a string, binary, list or map array: its length + 1, slices respected."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    wide = wide or pa.types.is_large_list(array.type)
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(1, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
 
 
 def plain_values(array: pa.Array) -> pa.Array:

@@ -6,7 +6,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.arrow.copying import plain_columns
+from adjoin.arrow.encodings import is_plain, offsets_of, plain_type
+from adjoin.kernels.types import Array
+
 _PADDING_BYTES = 8  # every buffer of an IPC body ends at a multiple of this
+_ROWS_AT_A_TIME = 1 << 16
 
 Bits = NDArray[np.int64] | int
 
@@ -40,6 +45,50 @@ def _fixed_row_bytes(schema: pa.Schema) -> int | None:
     return (int(bits) + 7) // 8
 
 
+def sizes_of(batch: pa.RecordBatch) -> Array | None:
+    """Bytes of each row; None where all columns have a fixed width."""
+    return None if fixed_row_bytes(batch.schema) else row_bytes(batch)
+
+
+def can_be_measured(type_: pa.DataType) -> bool:
+    """Whether the size of values of this type is known."""
+    try:
+        sizes_of(pa.record_batch([pa.nulls(0, plain_type(type_))], names=[""]))
+    except ValueError:
+        return False
+    return True
+
+
+def fixed_row_bytes(schema: pa.Schema) -> int:
+    """Bytes of a row where all columns have a fixed width, else 0."""
+    total = 0
+    for field in schema:
+        try:
+            total += field.type.bit_width // 8 + 1
+        except ValueError:
+            return 0
+    return total
+
+
+def row_larger_than(limit_bytes: int, batch: pa.RecordBatch) -> tuple[int, int] | None:
+    """The first row found that takes more than so many bytes, and how many; None if all take less.
+
+    A row takes the bytes of its values, those of the offset of each string, binary or list (4, or 8 if they
+    are large) and a bit for each value that may be null; encodings such as dictionaries are undone.
+    """
+    has_plain_columns = all(is_plain(field.type) for field in batch.schema)
+    if has_plain_columns and batch.nbytes + len(batch.schema) < limit_bytes:
+        return None
+    for begin in range(0, batch.num_rows, _ROWS_AT_A_TIME):
+        some = plain_columns(batch.slice(begin, _ROWS_AT_A_TIME))
+        schema = pa.schema([field.with_nullable(True) for field in some.schema])
+        sizes = row_bytes(pa.RecordBatch.from_arrays(some.columns, schema=schema))
+        row = int(np.argmax(sizes))
+        if sizes[row] > limit_bytes:
+            return begin + row, int(sizes[row])
+    return None
+
+
 def without_neighbours(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A copy whose buffers hold its own rows alone.
 
@@ -65,17 +114,6 @@ def message_overhead(schema: pa.Schema) -> int:
     message = pa.record_batch(nulls, schema=schema).serialize()
     metadata_bytes = 8 + int.from_bytes(message[4:8].to_pybytes(), "little")
     return metadata_bytes + sum(_buffer_padding(field.type) for field in schema)
-
-
-def offsets_of(array: pa.Array) -> NDArray[np.int32] | NDArray[np.int64]:
-    """The offsets of a string, binary, list or map array: its length + 1, slices respected."""
-    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-    wide = wide or pa.types.is_large_list(array.type)
-    dtype = np.dtype(np.int64 if wide else np.int32)
-    buffer = array.buffers()[1]
-    if buffer is None or buffer.size == 0:
-        return np.zeros(1, dtype)
-    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
 
 
 def _row_bits(array: pa.Array, nullable: bool) -> Bits:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from adjoin.arrow.row_sizes import offsets_of
+from adjoin.arrow.encodings import offsets_of
 from adjoin.errors import SchemaError
 from adjoin.kernels.hashing import chain_slices, chain_words
 from adjoin.keys.casts import equal_values, is_comparable, widens

@@ -7,13 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.arrow.copying import can_be_taken, no_rows, plain_columns
+from adjoin.arrow.row_sizes import can_be_measured, sizes_of
 from adjoin.errors import BudgetError, SchemaError
 from adjoin.kernels.types import Array
 from adjoin.memory.budget import MemoryBudget
 from adjoin.operators.clock import Clock
 from adjoin.semistream.base.buffers import Arrivals, Rows
 from adjoin.semistream.base.matching import Matcher
-from adjoin.semistream.base.output import Output, can_be_measured, sizes_of
+from adjoin.semistream.base.output import Output
 from adjoin.semistream.base.spec import JoinSpec
 from adjoin.semistream.pages.resident import Residence
 

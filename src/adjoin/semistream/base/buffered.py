@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from adjoin.arrow.copying import compact, plain_columns
-from adjoin.arrow.large_rows import row_larger_than
+from adjoin.arrow.row_sizes import row_larger_than
 from adjoin.errors import BudgetError
 from adjoin.kernels.types import Array
 from adjoin.master.master import Master

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import take_rows
 from adjoin.arrow.encodings import Orders, declared_values, plain_type
-from adjoin.arrow.row_sizes import row_bytes
+from adjoin.arrow.row_sizes import fixed_row_bytes
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.operators.portions import portions
@@ -84,37 +84,12 @@ class Output:
         yield from portions(sizes, self._limit_bytes)
 
 
-def sizes_of(batch: pa.RecordBatch) -> Array | None:
-    """Bytes of each row; None where all columns have a fixed width."""
-    return None if fixed_row_bytes(batch.schema) else row_bytes(batch)
-
-
-def can_be_measured(type_: pa.DataType) -> bool:
-    """Whether the size of values of this type is known."""
-    try:
-        sizes_of(pa.record_batch([pa.nulls(0, plain_type(type_))], names=[""]))
-    except ValueError:
-        return False
-    return True
-
-
 def _stream_bytes(rows: Rows, chosen: Array) -> Array | int:
     return fixed_row_bytes(rows.batch.schema) if rows.sizes is None else rows.sizes[chosen]
 
 
 def _part(places: Places, begin: int, end: int) -> Places:
     return places if end - begin == len(places) else places.slice(begin, end)
-
-
-def fixed_row_bytes(schema: pa.Schema) -> int:
-    """Bytes of a row where all columns have a fixed width, else 0."""
-    total = 0
-    for field in schema:
-        try:
-            total += field.type.bit_width // 8 + 1
-        except ValueError:
-            return 0
-    return total
 
 
 def _wrap(array: pa.Array, type_: pa.DataType) -> pa.Array:

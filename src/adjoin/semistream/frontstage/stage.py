@@ -10,6 +10,7 @@ import pyarrow as pa
 from adjoin.arguments import share
 from adjoin.arrow.copying import plain_columns, take_rows
 from adjoin.arrow.encodings import Orders, can_be_numbered, declared_values
+from adjoin.arrow.row_sizes import sizes_of
 from adjoin.errors import OptionError
 from adjoin.kernels.key_table import EMPTY
 from adjoin.kernels.types import Array
@@ -21,7 +22,7 @@ from adjoin.operators.clock import Pause
 from adjoin.operators.portions import portions
 from adjoin.semistream.base.buffers import Rows
 from adjoin.semistream.base.contract import SemiStreamJoin
-from adjoin.semistream.base.output import Output, sizes_of
+from adjoin.semistream.base.output import Output
 from adjoin.semistream.base.paged import PagedJoin, check_master
 from adjoin.semistream.base.spec import On, make_spec
 from adjoin.semistream.frontstage.cache import FrontCache

@@ -6,12 +6,12 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow import row_sizes
 from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, Places
 from adjoin.memory.row_slots import RowSlots
 from adjoin.operators.portions import portions
-from adjoin.semistream.base import output
 from adjoin.streamjoin.base.condition import LEFT
 from adjoin.streamjoin.base.spec import TwoInputs
 
@@ -137,5 +137,5 @@ class InBatch:
 
 def sizes_of(batch: pa.RecordBatch) -> Array | int:
     """Bytes of each row of a batch, or of every one where all take the same."""
-    sizes = output.sizes_of(batch)
-    return sizes if sizes is not None else output.fixed_row_bytes(batch.schema)
+    sizes = row_sizes.sizes_of(batch)
+    return sizes if sizes is not None else row_sizes.fixed_row_bytes(batch.schema)

@@ -15,11 +15,11 @@ from adjoin.arrow.copying import (
     take_rows,
 )
 from adjoin.arrow.encodings import Orders, declared_type, declared_values
+from adjoin.arrow.row_sizes import can_be_measured
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.types import Array
 from adjoin.keys.predicate import Distance
-from adjoin.semistream.base.output import can_be_measured
 from adjoin.streamjoin.base.condition import LEFT, RIGHT, Condition
 
 On = str | Sequence[str] | Mapping[str, str]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from adjoin.arguments import local_path, seconds, whole_number
 from adjoin.arrow.copying import compact, plain_columns, plain_schema
 from adjoin.arrow.encodings import Orders
-from adjoin.arrow.large_rows import row_larger_than
+from adjoin.arrow.row_sizes import row_larger_than
 from adjoin.errors import AdjoinError, BudgetError
 from adjoin.master.device import Cost
 from adjoin.memory.budget import MemoryBudget, parse_bytes
