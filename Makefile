@@ -6,7 +6,7 @@ READY := .venv/.ready
 OLDEST := .venv-spark41
 QUICK := $(addprefix tests/spark/test_,enrich.py types.py streaming.py connect.py)
 TWICE := --numprocesses 2 --dist worksteal
-CODE = $(wildcard src tests benchmarks examples)
+CODE = $(wildcard src tests benchmarks examples workloads)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,4 +96,4 @@ figures: $(READY) ## measure the papers' figures again, on a simulated disk
 
 clean: ## remove environments and everything that was built
 	rm -rf .venv $(OLDEST) .databases build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
-	find src tests $(wildcard benchmarks examples) -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests $(wildcard benchmarks examples workloads) -name __pycache__ -type d -prune -exec rm -rf {} +

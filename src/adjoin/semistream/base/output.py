@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from adjoin.arrow.copying import take_rows
-from adjoin.arrow.encodings import Orders, declared_values, plain_type
+from adjoin.arrow.encodings import Orders, declared_values
 from adjoin.arrow.row_sizes import fixed_row_bytes
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, PageColumns, Places
