@@ -1,41 +1,55 @@
 """The README's examples run, and its links lead somewhere."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+import adjoin
 from adjoin import Master
 
 ROOT = Path(__file__).parents[2]
-PATH = re.compile(r'"(products\.parquet|sales\.parquet|sales|changes|checkpoint|upkeep|facts|masters/\w+)"')
+SECTIONS = re.split(r"^## ", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+PROGRAMS = {
+    section.splitlines()[0]: programs
+    for section in SECTIONS
+    if (programs := re.findall(r"```python\n(.*?)```", section, re.DOTALL))
+}
 
 
-def test_the_examples_run_one_after_the_other(spark, tmp_path):
-    known = pa.table({"product_id": [7, 8], "name": ["ink", "pad"], "price": [2.0, 3.0]})
-    sold = pa.table({"sale": [1, 2, 3], "product_id": [7, 8, 9]})
-    changes = known.append_column("_op", pa.array(["delete", "upsert"])).append_column(
-        "changed", pa.array([0, 1], pa.timestamp("us", "UTC"))
-    )
-    pq.write_table(known, tmp_path / "products.parquet")
-    pq.write_table(sold, tmp_path / "sales.parquet")
-    for name, rows in {"sales": sold, "changes": changes}.items():
-        (tmp_path / name).mkdir()
-        pq.write_table(rows, tmp_path / name / "1.parquet")
-    written: list[pa.RecordBatch] = []
-    names: dict[str, Any] = {"write": written.extend, "spark": spark}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
-        exec(PATH.sub(rf'"{tmp_path}/\1"', block), names)  # Spark was started in another directory
-        for query in spark.streams.active:
-            query.processAllAvailable()
-            query.stop()
-    assert sum(batch.num_rows for batch in written) == 2
-    facts = spark.read.parquet(str(tmp_path / "facts")).toArrow().to_pylist()
-    assert sorted((row["sale"], row["name"]) for row in facts) == [(1, "ink"), (2, "pad"), (3, None)]
-    assert Master.open(tmp_path / "masters/shop").rows == 1
+def run(section: str) -> dict[str, Any]:
+    """Run the programs of a section one after the other, as a reader pastes them."""
+    names: dict[str, Any] = {}
+    for program in PROGRAMS[section]:
+        exec(program, names)
+    return names
+
+
+def test_the_programs_on_spark_run_as_pasted(spark, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    names = run("On Spark")
+    facts = spark.read.parquet(f"{names['home']}/facts")
+    assert facts.columns == ["sale", "product_id", "name"]
+    assert facts.count() == 50_000
+    assert facts.filter("(name IS NULL) != (product_id >= 1000000)").count() == 0
+    with Master.open(f"{names['home']}/master") as master:
+        assert master.schema.names == ["product_id", "title", "color"]
+    changed = adjoin.enrich(spark.range(2).withColumnRenamed("id", "product_id"), master, on="product_id")
+    assert sorted(row["title"] for row in changed.collect()) == ["ink", "pen"]
+
+
+def test_the_programs_without_spark_run_as_pasted(capsys):
+    names = run("Without Spark")
+    assert names["products"].version == 11
+    printed = capsys.readouterr().out
+    assert "'item': ['pen', 'pad']" in printed or "'item': ['pad', 'pen']" in printed
+    assert "'cards_name': ['Ada', 'Bob']" in printed or "'cards_name': ['Bob', 'Ada']" in printed
+
+
+def test_every_program_is_run():
+    assert list(PROGRAMS) == ["On Spark", "Without Spark"]
 
 
 @pytest.mark.parametrize(
