@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import Master, OptionError, SchemaError, etl
-from adjoin.etl import timetolive
+from adjoin.etl import time_to_live
 from tests.spark.shop import as_dataframe, build, rows_of, write_batches
 from tests.spark.test_etl import Load
 from tests.unit.master.tables import rows_of as stored_rows
@@ -73,7 +73,7 @@ def random_batches(batches: int, rows: int, keys: int, seed: int) -> list[list[t
 
 
 def test_keys_expire_by_event_time_through_crashes_and_replays(spark, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(timetolive, "_LEAST_PAGES_SWEPT", 1)
+    monkeypatch.setattr(time_to_live, "_LEAST_PAGES_SWEPT", 1)
     batches: list[list[tuple[int, int | None]]] = [
         [(1, None), (2, None)],
         *random_batches(6, 60, 150, seed=5),
