@@ -58,6 +58,7 @@ class Regions:
         self._regions: dict[str, _Region] = {}
         self._views: dict[str, Array] = {}
         self._descriptor = -1
+        self._header: Array | None = None
         self._changed_ns = 0
         self._state = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -86,6 +87,7 @@ class Regions:
     def close(self) -> None:
         """Close the file; memory that others still hold of it stays mapped."""
         self._views.clear()
+        self._header = None
         if self.is_open:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -119,12 +121,26 @@ class Regions:
         return os.pread(self._descriptor, BLOCK_BYTES, 0)
 
     def write_header(self, header: bytes) -> None:
+        """Replace the header; through a mapping where there is one, which does not count as a change."""
+        block = header.ljust(BLOCK_BYTES, b"\0")
+        if self._header is not None and self._has_header_block():
+            self._header[:] = np.frombuffer(block, np.uint8)
+            return
         try:
-            written = os.pwrite(self._descriptor, header.ljust(BLOCK_BYTES, b"\0"), 0)
+            written = os.pwrite(self._descriptor, block, 0)
         except OSError as error:
             raise self._refusal(f"gets no room for {BLOCK_BYTES:,} bytes more", error) from error
         if written != BLOCK_BYTES:
             raise self._refusal(f"gets no room for {BLOCK_BYTES:,} bytes more", OSError(errno.ENOSPC, ""))
+        with suppress(OSError):  # without the mapping, every change of the header is a change of the file
+            self._header = np.asarray(_Mapping(self._descriptor, 0, BLOCK_BYTES))
+
+    def _has_header_block(self) -> bool:
+        """Whether the header has a block: touching what is gone would be fatal."""
+        try:
+            return os.lseek(self._descriptor, 0, os.SEEK_DATA) == 0
+        except OSError:
+            return False
 
     @property
     def layout(self) -> dict[str, list[int]]:
@@ -202,6 +218,7 @@ class Regions:
     def clear(self) -> None:
         """Forget everything, the header too."""
         self._views.clear()
+        self._header = None
         self._regions.clear()
         try:
             os.ftruncate(self._descriptor, 0)

@@ -72,6 +72,10 @@ class PageMemory:
         """A number that is another one once somebody else may have changed what is here; 0: always."""
         return 1
 
+    def verified_states(self, slots: int) -> Array:
+        """For each slot the state in which its contents were verified; see `Trust`."""
+        return np.zeros(slots, np.int32)
+
     def trim(self, name: str, length: int, dtype: Any) -> None:
         """The notes under this name are no longer than that any more."""
 
@@ -125,6 +129,7 @@ class _RegionMemory(PageMemory):
         self._prefix = prefix
         self._held: dict[str, Array] = {}
         self._checksums: dict[str, int] = {}
+        self._verified: Array = np.zeros(0, np.int32)
 
     def damage(self, what: str) -> CorruptionError:
         """The error that says that something here is not as it was written."""
@@ -171,6 +176,12 @@ class _RegionMemory(PageMemory):
     def state(self) -> int:
         """A number that is another one once somebody else may have changed what is here; 0: always."""
         return self._regions.state()
+
+    def verified_states(self, slots: int) -> Array:
+        """For each slot the state in which its contents were verified, by whoever in this process."""
+        if len(self._verified) != slots:
+            self._verified = np.zeros(slots, np.int32)
+        return self._verified
 
     def trim(self, name: str, length: int, dtype: Any) -> None:
         """The notes under this name are no longer than that any more."""
@@ -232,6 +243,7 @@ class FilePart(_RegionMemory):
     def empty(self) -> None:
         """Forget everything and give all room back."""
         self.left = None
+        self._verified = self._verified[:0]
         self._let_go()
         self._regions.remove([name for name in self._regions.layout if name.startswith(self._prefix)])
 
@@ -305,6 +317,7 @@ class PageFile(_RegionMemory):
         for part in self._parts.values():
             part.left = None
             part._let_go()
+        self._verified = self._verified[:0]
         self._let_go()
         self._regions.clear()
         self._regions.write_header(_IN_USE)

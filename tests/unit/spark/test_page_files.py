@@ -145,7 +145,7 @@ def test_without_routing_the_one_used_last_comes_first(arenas: Arenas, impatient
         with pytest.raises(WouldWaitError), arenas.acquire(None, 3):
             pass
     for age, path in enumerate((second, third, first)):
-        os.utime(path, (1e9 - age, 1e9 - age))
+        os.utime(f"{path}.holder", (1e9 - age, 1e9 - age))
     with arenas.acquire(None, 3) as path, arenas.acquire(None, 3) as next_path:
         assert (path, next_path) == (second, third)
 

@@ -97,6 +97,7 @@ class Residence:
         self._kind = kind
         self._names = tuple(names)
         self.pinned_slots = 0
+        self._least_free_bytes = budget.total_bytes
         self._columns_by_name: dict[str, Column] = {}
         self._is_frozen = False
         self._is_closed = False
@@ -139,7 +140,7 @@ class Residence:
     ) -> Callable[[], None]:
         """See `PageReader.start`."""
         self._landed[self._landing_place(slots)] = pages
-        self.cache.doubt(slots)
+        self.cache.trust.doubt(slots)
         return self.reader.start(pages, entries, slots, plan, begin, end)
 
     def check_memory(self) -> None:
@@ -156,10 +157,7 @@ class Residence:
         Raises:
             CorruptionError: It was not.
         """
-        if not self._memory.outlives:
-            return
-        state = self._memory.state()
-        doubtful = self.cache.doubtful(slots, state)
+        doubtful, state = self.cache.trust.doubtful(slots)
         if len(doubtful) == 0:
             return
         entries = self.index.take(self._pages_in(doubtful))
@@ -179,7 +177,7 @@ class Residence:
         )
         if bad != SOUND:
             raise self._blame(int(doubtful[bad]))
-        self.cache.trust(doubtful, state)
+        self.cache.trust.trust(doubtful, state)
 
     def _pages_in(self, slots: Array) -> Array:
         """The page in each slot, cached or just read."""
@@ -205,6 +203,7 @@ class Residence:
     def make_room(self, wanted_bytes: int, *, ask_guest: bool = True) -> bool:
         """Free so many bytes of the budget, evicting pages if need be; False if it cannot be done."""
         if self._evict(wanted_bytes):
+            self._least_free_bytes = min(self._least_free_bytes, self._budget.free_bytes - wanted_bytes)
             return True
         if self.guest is None or not ask_guest:
             return False
@@ -225,8 +224,15 @@ class Residence:
         return True
 
     def spread(self) -> None:
-        """Let the cache have all memory that is free now."""
-        self.grow(self._budget.free_bytes // self.split.slot_cost)
+        """Let the cache have all memory that is free now.
+
+        Where memory is a file, only what has never been needed for rows: to take the rest and to give it back
+        with every batch would change the file each time, after which every page is verified again.
+        """
+        before_bytes = self._budget.free_bytes
+        free_bytes = min(before_bytes, self._least_free_bytes) if self._memory.outlives else before_bytes
+        self.grow(max(free_bytes, 0) // self.split.slot_cost)
+        self._least_free_bytes -= before_bytes - self._budget.free_bytes
 
     def grow(self, slots: int) -> None:
         """Let the cache have so many slots more, as far as memory is free."""

@@ -267,8 +267,9 @@ def _holder(path: str, name: str) -> int:
 def _last_used_first(path: str, names: Sequence[str]) -> Sequence[str]:
     if len(names) == 1:
         return names
+    # By what is noted of its holders: a file of pages whose times change is verified anew.
     used = {entry.name: entry.stat().st_mtime_ns for entry in os.scandir(path) if entry.is_file()}
-    return sorted(names, key=lambda name: -used.get(name, 0))
+    return sorted(names, key=lambda name: -used.get(f"{name}.holder", 0))
 
 
 def _lock_arena(path: str) -> int | None:
@@ -278,7 +279,6 @@ def _lock_arena(path: str) -> int | None:
         try:
             fcntl.flock(arena, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if sweeper.is_at(path, arena):
-                os.utime(arena)
                 return arena
         except BlockingIOError:
             os.close(arena)
