@@ -1,12 +1,11 @@
-"""How useful pages are: counters over all pages."""
+"""How useful each page is, as a counter for every page."""
 
-from numba import njit
-
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.types import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def credit_pages(utility: Array, pages: Array, amount: float) -> None:
-    """Add `amount` to the page of every entry; a page may appear many times."""
+    """Add `amount` to each listed page; a page may be listed several times."""
     for i in range(len(pages)):
         utility[pages[i]] += amount
