@@ -31,7 +31,7 @@ def test_the_disk_is_full_from_any_step_on(
                 scenario.act(path)
             except StorageError as error:
                 refused = str(error)
-        assert not refused or "No space left on device; committed versions are intact, make room" in refused
+        assert not refused or "No space left on device; committed versions are intact; make room" in refused
         if name != "upkeep":  # versions that it has removed may have left files for the next time
             _no_garbage(path)
         scenario.check(path)

@@ -143,7 +143,7 @@ def test_another_thread_may_consume_but_not_meanwhile(name, made):
     thread = threading.Thread(target=lambda: found.extend(results))
     thread.start()
     assert entered.wait(30)
-    with pytest.raises(AdjoinError, match="consumed already"):
+    with pytest.raises(AdjoinError, match="another thread is consuming"):
         next(results)
     for refused in (subject.push, subject.join.close):
         with pytest.raises(AdjoinError, match="another thread"):
@@ -187,7 +187,7 @@ def in_the_child(subject: Subject) -> int:
     """0 if every call is refused; then it is closed and forgotten."""
     try:
         for call in subject.calls().values():
-            with pytest.raises(AdjoinError, match="before its fork"):
+            with pytest.raises(AdjoinError, match="in a fork of the process"):
                 next(call())
         subject.join.close()
         with warnings.catch_warnings():

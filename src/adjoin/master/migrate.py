@@ -1,4 +1,4 @@
-"""Masters of an older format, brought to the format of today."""
+"""Conversion of masters of an older format to the current one."""
 
 import os
 from contextlib import ExitStack
@@ -15,10 +15,10 @@ from adjoin.master.versions import Home
 
 
 def migrate(home: Home) -> list[int]:
-    """Write manifests and indexes of format 1 in the format of today; data files stay. Which versions it was.
+    """Rewrite manifests and indexes of format 1 in the current format; returns the versions concerned.
 
-    Every version keeps its number, so that records of queries stay true. A crash leaves some versions
-    migrated; running it again does the others.
+    Data files stay as they are, and versions keep their numbers, so that records of queries remain valid.
+    After a crash some versions are migrated; running it again migrates the others.
     """
     home.newest()
     with ExitStack() as stack:
@@ -33,12 +33,12 @@ def migrate(home: Home) -> list[int]:
                 old[version] = saved
             elif saved["format"] == FORMAT:
                 known = saved["id"]
-        # A master has one id, in all its versions.
+        # All versions of a master have the same id.
         id_ = known or new_id()
         replaced: set[str] = set()
         for version, saved in old.items():
             replaced |= _migrate_version(home, version, saved, id_)
-        # Versions can share an index, so the old ones go last.
+        # Versions can share an index, so the old ones are removed last.
         for name in replaced:
             files.discard(os.path.join(home.index_dir, name))
     return list(old)
@@ -49,13 +49,13 @@ def _exclusive(home: Home, path: str) -> files.Lock:
     lock = files.lock_file(path, exclusive=True)
     if lock is None:
         raise ConflictError(
-            f"{path} is in use: stop the queries and programs that use {home.path}, then migrate it"
+            f"{path} is in use: stop the queries and programs that use {home.path}, and migrate it then"
         )
     return lock
 
 
 def _migrate_version(home: Home, version: int, saved: dict[str, Any], id_: str) -> set[str]:
-    """Replace the manifest of a version; the names of the files that it needs no more."""
+    """Replace the manifest of a version; returns the names of the files that it no longer needs."""
     path = home.manifest_path(version)
     before = Manifest.from_first_format(path, saved, home.data_dir, id_)
     index = PageIndex.from_first_format(_read_verified(home, before.index))

@@ -18,7 +18,7 @@ from adjoin.memory.arena import BLOCK_BYTES
 
 @dataclass(frozen=True)
 class SealedPages:
-    """Pages as they go to disk, one after another in `data`."""
+    """Pages as they are written to disk, concatenated in `data`."""
 
     data: NDArray[np.uint8]
     blocks: NDArray[np.int32]
@@ -28,7 +28,7 @@ class SealedPages:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Page i has rows ``bounds[i]:bounds[i + 1]`` and takes at most ``bytes[i]``."""
+    """How rows are cut into pages: page i has rows ``bounds[i]:bounds[i + 1]`` and at most ``bytes[i]``."""
 
     bounds: NDArray[np.int64]
     bytes: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Cuts:
 
     @property
     def rows(self) -> int:
-        """How many rows are in the pages."""
+        """The number of rows in the pages."""
         return int(self.bounds[-1])
 
 
@@ -57,22 +57,22 @@ class PageCutter:
         self.fill_bytes = int(page_bytes * fill) - self._overhead_bytes
 
     def check_room(self) -> None:
-        """Refuse a fill level at which pages would hold metadata for the most part."""
+        """Refuse a fill level at which most of a page would be metadata."""
         if self.fill_bytes < self._overhead_bytes:
             raise OptionError(
-                f"fill={self._fill}: of the {self._page_bytes} bytes of a page {self._columns} columns need "
-                f"{self._overhead_bytes} for metadata; give fill=0.8"
+                f"fill={self._fill} is too low: the metadata of {self._columns} columns takes "
+                f"{self._overhead_bytes} of the {self._page_bytes} bytes of a page; give fill=0.8"
             )
 
     def cut(self, batch: pa.RecordBatch, *, more: bool) -> Cuts:
-        """Pages filled to the fill level; if `more` rows will follow, the last page is left out."""
+        """Cut rows into pages of the fill level; if `more` rows will follow, leave out the last page."""
         sizes = row_bytes(batch)
         starts = np.full(batch.num_rows + 1, batch.num_rows)
         pages = cut_rows(sizes, self.fill_bytes, starts)
         return self._cuts(sizes, starts, pages - 1 if more else pages)
 
     def cut_groups(self, batch: pa.RecordBatch, groups: NDArray[np.int64]) -> Cuts:
-        """As `cut`, for rows of pages written again: see `kernels.cutting.cut_groups`."""
+        """Like `cut`, for rows of pages that are rewritten; see `adjoin.kernels.cutting.cut_groups`."""
         sizes = row_bytes(batch)
         starts = np.full(batch.num_rows + 1, batch.num_rows)
         pages = cut_groups(sizes, groups, self.keep_bytes, self.fill_bytes, starts)
@@ -86,7 +86,7 @@ class PageCutter:
 
 
 def roomy_page_bytes(schema: pa.Schema, page_bytes: int) -> int:
-    """So many bytes, or the next multiple of a block of which metadata take at most a quarter."""
+    """The page size, raised if need be so that metadata takes at most a quarter of it."""
     return max(page_bytes, -(-4 * message_overhead(schema) // BLOCK_BYTES) * BLOCK_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""What is on disk until a version is committed: keys for its filter, records for its latest changes."""
+"""Temporary files until a version is committed: keys for its filter, and records of latest changes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class SpooledKeys:
 
 
 class KeySpool:
-    """Writes down the distinct keys of sorted rows."""
+    """Writes the distinct keys of sorted rows to a temporary file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -48,7 +48,7 @@ class KeySpool:
         self._last: int | None = None
 
     def add(self, keys: NDArray[np.int64]) -> None:
-        """Note the next keys in ascending order."""
+        """Add the next keys, in ascending order."""
         if not len(keys):
             return
         fresh = np.empty(len(keys), np.bool_)
@@ -62,7 +62,7 @@ class KeySpool:
         self._keys += len(distinct)
 
     def finish(self) -> SpooledKeys:
-        """What was written; whoever has it discards it."""
+        """The keys that were written; the caller discards them."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -77,7 +77,7 @@ class KeySpool:
 
 
 def filter_of(parts: Sequence[SpooledKeys], bits: int) -> KeyFilter:
-    """A filter with `bits` bits for each key; no key is in two parts."""
+    """A filter with `bits` bits per key; the parts have no keys in common."""
     made = KeyFilter.for_keys(sum(part.keys for part in parts), bits)
     for part in parts:
         for keys in part.chunks():
@@ -92,7 +92,7 @@ class SpooledRecords:
     Attributes:
         path: The file.
         offsets: Where each batch of records begins, and where the last one ends.
-        sequence: The type of their sequence values.
+        sequence: The type of the sequence values.
     """
 
     path: str
@@ -117,7 +117,7 @@ class SpooledRecords:
 
 
 class RecordSpool:
-    """Writes down records of latest changes."""
+    """Writes records of latest changes to a temporary file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -131,7 +131,7 @@ class RecordSpool:
         self._offsets.append(self._file.bytes)
 
     def finish(self, sequence: pa.DataType) -> SpooledRecords | None:
-        """What was written, if anything; whoever has it discards it."""
+        """The records that were written, if any; the caller discards them."""
         if self._file is None:
             return None
         self._file.close()

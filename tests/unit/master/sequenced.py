@@ -100,7 +100,7 @@ def as_changes(batch: Sequence[Change], kind: str, sequence: pa.DataType) -> pa.
 
 def latest_table(master: Master) -> pa.Table | None:
     """The relation of latest changes."""
-    latest = master._manifest.latest
+    latest = master.manifest.latest
     if latest is None:
         return None
     relation = latest.relation

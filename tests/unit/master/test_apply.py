@@ -294,7 +294,7 @@ def test_a_conflict_at_the_last_moment_leaves_no_garbage(
         commit(home, manifest)
 
     monkeypatch.setattr(Home, "commit", late)
-    with pytest.raises(ConflictError, match="version 2 has been committed since"):
+    with pytest.raises(ConflictError, match=r"version 2 of .* was committed after version 1"):
         master.apply(changes([("upsert", 2, "late")], pa.int64()))
     newest = Master.open(master.path)
     newest.verify()
@@ -496,7 +496,7 @@ def test_what_orders_changes_is_checked(tmp_path: Path) -> None:
     step = changes([("upsert", 2, "x")], pa.int64())
     with pytest.raises(SchemaError, match=r"lack the columns to order by \['at'\]"):
         master.apply(step, order_by="at")
-    with pytest.raises(SchemaError, match="'at' orders the changes and has nulls"):
+    with pytest.raises(SchemaError, match="'at' orders the changes but has nulls"):
         master.apply(step.append_column("at", pa.array([None], pa.int32())), order_by="at")
     with pytest.raises(SchemaError, match=r"'at' of type list.* has no order"):
         master.apply(step.append_column("at", pa.array([[1]])), order_by="at")

@@ -175,7 +175,7 @@ def test_null_keys_are_counted_or_dropped(tmp_path: Path) -> None:
         ({"page_bytes": 1 << 40}, "at most"),
         ({"fill": 0}, "fill=0"),
         ({"fill": "full"}, "fill='full'"),
-        ({"fill": 0.05}, "for metadata; give fill=0.8"),
+        ({"fill": 0.05}, "is too low: the metadata of .* give fill=0.8"),
         ({"fill": 1.5}, "fill=1.5"),
         ({"filter_bits": -1}, "filter_bits=-1"),
         ({"filter_bits": 8.5}, "filter_bits=8.5"),
@@ -240,6 +240,9 @@ _CHILD = """
 import resource, sys
 import numpy as np, pyarrow as pa
 from adjoin.master.master import Master
+from adjoin.memory.heap import return_freed_memory
+
+return_freed_memory()
 
 def rows(count):
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])

@@ -11,7 +11,7 @@ import pytest
 
 from adjoin.errors import SchemaError
 from adjoin.master.master import Master
-from adjoin.master.source import open_source, portions
+from adjoin.master.source import open_source, split_decoded
 from tests.unit.master.tables import multiset, products, rows_of
 
 _LIMIT = 100_000
@@ -29,7 +29,7 @@ def _short_and_long(rows: int) -> pa.Array:
 def test_encoded_columns_are_cut_by_what_they_will_take(encode: Callable[[pa.Array], pa.Array]) -> None:
     plain = _short_and_long(4000)
     batch = pa.record_batch({"id": np.arange(4000), "text": encode(plain)}).slice(3)
-    parts = list(portions(batch, _LIMIT))
+    parts = list(split_decoded(batch, _LIMIT))
     assert len(parts) < 400
     for part in parts:
         assert plain.take(part["id"]).nbytes < 1.1 * _LIMIT
@@ -44,12 +44,12 @@ def test_a_dictionary_larger_than_the_limit_is_no_reason_for_single_rows(type_: 
     text = pa.array(["z" * 100 + str(at) for at in range(2000)]).cast(type_)
     batch = pa.record_batch({"id": np.arange(2000), "text": text})
     assert batch.slice(0, 1).nbytes > _LIMIT
-    assert len(list(portions(batch, _LIMIT))) <= 4
+    assert len(list(split_decoded(batch, _LIMIT))) <= 4
 
 
 def test_a_dictionary_of_nothing_but_nulls() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([None] * 5, pa.int8()), pa.array([], pa.string()))
-    assert sum(len(part) for part in portions(pa.record_batch({"c": column}), _LIMIT)) == 5
+    assert sum(len(part) for part in split_decoded(pa.record_batch({"c": column}), _LIMIT)) == 5
 
 
 def _reader(batch: pa.RecordBatch) -> pa.RecordBatchReader:
@@ -64,7 +64,7 @@ def test_columns_are_found_by_name_even_if_a_reader_turns_them_around(tmp_path: 
 
 @pytest.mark.parametrize("columns", [{"id": [1]}, {"id": [1], "price": [2], "more": [3]}], ids=str)
 def test_a_reader_that_breaks_its_own_schema_is_told(columns: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match="the source says"):
+    with pytest.raises(SchemaError, match="the source declares"):
         Master.build(_reader(pa.record_batch(columns)), "id", tmp_path / "m")
 
 

@@ -188,7 +188,7 @@ def test_something_else_in_the_place_of_a_record_is_named(master: Master) -> Non
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     _record_path(records, 1).symlink_to("nowhere")
-    with pytest.raises(StorageError, match="can be neither made nor read"):
+    with pytest.raises(StorageError, match="can be neither created nor read"):
         records.version_for(QUERY, 1)
     _record_path(records, 2).mkdir()
     with pytest.raises(StorageError, match="Is a directory"):
@@ -202,9 +202,8 @@ def test_a_recorded_version_that_is_gone_is_explained(master: Master) -> None:
     os.unlink(Home(master.path).manifest_path(1))
     with pytest.raises(VersionNotFoundError) as error:
         records.version_for(QUERY, 4)
-    assert f"version 1 of {master.path} is gone, and batch 4 of query {QUERY} began with it" in str(
-        error.value
-    )
+    gone = f"batch 4 of query {QUERY} was started with version 1 of {master.path}, which is gone"
+    assert gone in str(error.value)
     assert f"remove {_record_path(records, 4)}" in str(error.value)
     _record_path(records, 4).unlink()
     assert records.version_for(QUERY, 4) == 2

@@ -175,7 +175,7 @@ def test_the_file_never_takes_more_than_it_was_given(tmp_path):
     with PageFile(tmp_path / "a", 10 * BLOCK_BYTES) as file:
         file.recall("key")
         file.array("numbers", 8 * BLOCK_BYTES, np.uint8)
-        with pytest.raises(ArenaError, match=r"may occupy 40,960 bytes and holds 36,864; 8,192 more"):
+        with pytest.raises(ArenaError, match=r"occupies 36,864 of at most 40,960 bytes and needs 8,192 more"):
             file.array("more", 2 * BLOCK_BYTES, np.uint8)
         assert occupied(tmp_path / "a") <= 10 * BLOCK_BYTES
 
@@ -189,7 +189,7 @@ def test_room_that_the_system_refuses_is_an_error_that_names_the_cure(tmp_path, 
         arena = Arena(2, 100, BLOCK_BYTES, 0, BLOCK_BYTES, file)
         arena.grow(100)
         monkeypatch.setattr(os, "posix_fallocate", refuse)
-        with pytest.raises(ArenaError, match=r"/a gets no room for 409,600 .*smaller memory=.*arena\.dir"):
+        with pytest.raises(ArenaError, match=r"/a has no room for 409,600 .*smaller memory=.*arena\.dir"):
             arena.take(5)
         assert arena.free_slots == 100
 
@@ -229,7 +229,7 @@ def test_what_is_no_file_or_cannot_be_opened_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe", "missing/a", "."):
-        with pytest.raises(ArenaError, match=r"arena\.dir|no file"):
+        with pytest.raises(ArenaError, match=r"arena\.dir|not a regular file"):
             PageFile(tmp_path / name, MOST)
     assert not (tmp_path / "target").exists()
 
