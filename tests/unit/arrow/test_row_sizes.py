@@ -19,20 +19,20 @@ def test_the_bound_holds_for_every_slice_and_is_tight(name: str, nulls: bool) ->
         assert limit <= actual + 200 + 2 * (stop - start)
 
 
-def test_a_slice_has_the_bounds_of_its_rows() -> None:
+def test_the_bounds_of_a_slice_are_those_of_its_rows() -> None:
     columns = {name: typed_column(name, 100, nulls=True) for name in TYPE_NAMES}
     batch = pa.record_batch(columns)
     assert row_bytes(batch.slice(13, 50)).tolist() == row_bytes(batch)[13:63].tolist()
 
 
-def test_every_type_in_one_message() -> None:
+def test_a_message_with_columns_of_every_type() -> None:
     batch = pa.record_batch({name: typed_column(name, 50, nulls=True) for name in TYPE_NAMES})
     assert without_neighbors(batch).serialize().size <= int(row_bytes(batch).sum()) + message_overhead(
         batch.schema
     )
 
 
-def test_a_slice_without_items_does_not_carry_the_items_of_others() -> None:
+def test_a_slice_without_items_is_serialized_without_the_items_of_others() -> None:
     lists = pa.array([[]] * 50 + [["x"] * 1000] * 50, pa.list_(pa.string()))
     batch = pa.record_batch({"c": lists}).slice(0, 50)
     assert without_neighbors(batch).equals(batch)

@@ -15,7 +15,7 @@ from adjoin.master.master import Master
 
 
 class Lists:
-    """Takes lists of integers."""
+    """A backend for lists of integers."""
 
     def accepts(self, source: Any) -> bool:
         return isinstance(source, list)
@@ -30,7 +30,7 @@ class Lists:
         return None
 
 
-def test_rows_go_to_the_engine_that_accepts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_go_to_the_backend_that_accepts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match=r"source is a list; give .* a Spark DataFrame"):
         Master.build([1, 2], key="key", path=tmp_path / "m")
     monkeypatch.setattr(backends, "_backends", list(backends._backends))
@@ -41,6 +41,6 @@ def test_rows_go_to_the_engine_that_accepts_them(tmp_path: Path, monkeypatch: py
     assert not isinstance(backend_for(pa.table({"key": [1]})), Lists)
 
 
-def test_spark_is_not_imported_before_a_dataframe_comes() -> None:
+def test_spark_is_not_imported_until_a_dataframe_is_given() -> None:
     program = "import adjoin, sys; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
