@@ -63,7 +63,7 @@ def seconds(name: str, value: Any) -> float:
     return number
 
 
-def text(name: str, value: Any) -> str:
+def string(name: str, value: Any) -> str:
     """The value if it is a string; otherwise an OptionError."""
     if not isinstance(value, str):
         raise OptionError(f"{name}={value!r} must be a string")

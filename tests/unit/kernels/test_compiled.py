@@ -12,7 +12,7 @@ import adjoin.kernels
 PROGRAM = """
 import numpy as np
 from numba import config
-from adjoin.kernels.utility import credit_pages
+from adjoin.kernels.page_utility import credit_pages
 assert not config.CACHE_DIR
 utility = np.zeros(3, np.float32)
 credit_pages(utility, np.array([1, 1]), 1.0)

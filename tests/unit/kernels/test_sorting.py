@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from adjoin.kernels.page_utility import credit_pages
 from adjoin.kernels.sorting import argsort_keys
-from adjoin.kernels.utility import credit_pages
 
 extremes = st.sampled_from([np.iinfo(np.int64).min, -1, 0, 1, np.iinfo(np.int64).max])
 
