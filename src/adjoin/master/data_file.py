@@ -15,7 +15,7 @@ from adjoin.master import files
 from adjoin.master.index import PageIndex
 from adjoin.master.layout import PageLayout, StoredColumns
 from adjoin.master.page import SealedPages
-from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.mapped_file import BLOCK_BYTES, whole_blocks
 
 _MAGIC = b"ARROW1"
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
@@ -74,7 +74,7 @@ def checksum_of(data: bytes | bytearray | pa.Buffer) -> int:
 def header_of(schema: pa.Schema) -> bytes:
     """Magic bytes and schema message, padded to whole blocks."""
     message: bytes = schema.serialize().to_pybytes()
-    total = -(-(8 + len(message)) // BLOCK_BYTES) * BLOCK_BYTES
+    total = whole_blocks(8 + len(message))
     padded = message[8:] + bytes(total - 8 - len(message))
     return _MAGIC + b"\0\0" + message[:4] + struct.pack("<i", len(padded)) + padded
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from adjoin.errors import AdjoinError, CorruptionError, SchemaError
 from adjoin.keys.codec import KEY_COLUMN, KeyCodec
-from adjoin.master.data_file import DataFile, checksum_of
+from adjoin.master.checksummed import with_checksum, without_checksum
+from adjoin.master.data_file import DataFile
 from adjoin.master.index import PageIndex
 from adjoin.master.layout import KEY_ID, PageLayout, StoredColumns, same_shape
 from adjoin.memory.arena import BLOCK_BYTES
@@ -201,7 +202,7 @@ class Manifest:
         # One line per entry; json's own indentation is slow, and a list of files can be long.
         lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in saved.items())
         body = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-        return bytearray(f"{checksum_of(body):016x}\n".encode() + body)
+        return bytearray(with_checksum(body))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -327,8 +328,8 @@ class Manifest:
 
 def read_saved(path: str, data: bytearray) -> dict[str, Any]:
     """The entries of a manifest of any format; CorruptionError if its checksum differs."""
-    first, _, body = data.partition(b"\n")
-    if not body or f"{checksum_of(body):016x}".encode() != first:
+    body = without_checksum(data)
+    if body is None:
         raise CorruptionError(
             f"{path} is damaged (checksum differs); restore it from a copy, or open an older version"
         )

@@ -4,13 +4,13 @@ import os
 from contextlib import ExitStack
 from typing import Any
 
-from adjoin.errors import ConflictError, CorruptionError
+from adjoin.errors import ConflictError
 from adjoin.master import files
 from adjoin.master.build import write_index
-from adjoin.master.data_file import checksum_of
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
-from adjoin.master.manifest import FORMAT, IndexFile, Manifest, new_id, read_saved
+from adjoin.master.manifest import FORMAT, Manifest, new_id, read_saved
+from adjoin.master.verify import index_path, read_verified
 from adjoin.master.versions import Home
 
 
@@ -58,10 +58,10 @@ def _migrate_version(home: Home, version: int, saved: dict[str, Any], id_: str) 
     """Replace the manifest of a version; returns the names of the files that it no longer needs."""
     path = home.manifest_path(version)
     before = Manifest.from_first_format(path, saved, home.data_dir, id_)
-    index = PageIndex.from_first_format(_read_verified(home, before.index))
+    index = PageIndex.from_first_format(read_verified(index_path(home, before.index), before.index))
     key_filter = None
     if before.filter is not None:
-        data = _read_verified(home, before.filter)
+        data = read_verified(index_path(home, before.filter), before.filter)
         key_filter = KeyFilter.from_first_format(data, before.filter.capacity)
     created: list[str] = []
     temporary = home.temporary(".json")
@@ -77,11 +77,3 @@ def _migrate_version(home: Home, version: int, saved: dict[str, Any], id_: str) 
                 files.discard(leftover)
         raise
     return before.file_names() - after.file_names()
-
-
-def _read_verified(home: Home, file: IndexFile) -> bytearray:
-    path = os.path.join(home.index_dir, file.name)
-    data = files.read_file(path)
-    if checksum_of(data) != file.checksum:
-        raise CorruptionError(f"{path} is damaged (checksum differs); restore it from a copy")
-    return data

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adjoin.arrow.row_sizes import message_of, message_overhead, row_bytes
 from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
-from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.mapped_file import BLOCK_BYTES, whole_blocks
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class PageCutter:
 
 def roomy_page_bytes(schema: pa.Schema, page_bytes: int) -> int:
     """The page size, raised if need be so that metadata takes at most a quarter of it."""
-    return max(page_bytes, -(-4 * message_overhead(schema) // BLOCK_BYTES) * BLOCK_BYTES)
+    return max(page_bytes, whole_blocks(4 * message_overhead(schema)))
 
 
 def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
@@ -97,12 +97,12 @@ def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
         for start, stop, limit in zip(
             cuts.bounds[:-1].tolist(),
             cuts.bounds[1:].tolist(),
-            _whole_blocks(cuts.bytes).tolist(),
+            whole_blocks(cuts.bytes).tolist(),
             strict=True,
         )
     ]
     used = np.array([message.size for message in messages], np.int64)
-    lengths = _whole_blocks(used)
+    lengths = whole_blocks(used)
     stops = np.cumsum(lengths)
     starts = stops - lengths
     data = np.zeros(int(stops[-1]) if len(stops) else 0, np.uint8)
@@ -113,7 +113,3 @@ def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
     checksums = np.empty(len(messages), np.uint64)
     seal_messages(data, starts, stops, metadata_bytes, checksums)
     return SealedPages(data, (lengths // BLOCK_BYTES).astype(np.int32), metadata_bytes, checksums)
-
-
-def _whole_blocks(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    return -(-lengths // BLOCK_BYTES) * BLOCK_BYTES

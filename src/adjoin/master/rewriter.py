@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.arrow.copying import no_rows
 from adjoin.keys.codec import encoded_values
 from adjoin.master.changes import LARGEST_CHUNK_BYTES, Resolved, matches
 from adjoin.master.data_file import DataFile, PageWriter, read_pages
@@ -109,7 +110,7 @@ class Rewriter:
     def finish(self) -> Rewritten:
         """Write the remaining pages, and return all new ones."""
         for pages in page_slices(self._index, self._unswept, self._slice_bytes):
-            self._rewrite(pages, _no_changes(self._schema), _no_rows(self._schema), np.empty(0, np.int64))
+            self._rewrite(pages, _no_changes(self._schema), no_rows(self._schema), np.empty(0, np.int64))
         self._flush_held()
         data_files = self._writer.finish()
         keys = self._spool.finish() if self._spool else None
@@ -171,7 +172,7 @@ class Rewriter:
         table = read_pages(self._manifest.stored, self._manifest.files, self._index, stored)
         batches = [held.rows] if held else []
         batches += table.to_batches()
-        rows = pa.concat_batches(batches) if batches else _no_rows(self._schema)
+        rows = pa.concat_batches(batches) if batches else no_rows(self._schema)
         page_of = np.repeat(stored, self._index.rows[stored])
         if held:
             page_of = np.concatenate([np.full(held.rows.num_rows, held.page), page_of])
@@ -254,8 +255,4 @@ def _merge(
 
 def _no_changes(schema: pa.Schema) -> Resolved:
     no_keys = np.empty(0, np.int64)
-    return Resolved(_no_rows(schema), no_keys, _no_rows(schema), no_keys, 0)
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
+    return Resolved(no_rows(schema), no_keys, no_rows(schema), no_keys, 0)

@@ -28,9 +28,9 @@ _CURE = "restore it from a copy, or open an older version"
 
 def load_index(home: Home, manifest: Manifest) -> PageIndex:
     """Read and verify the index of a version."""
-    path = _path_of(home, manifest.index)
+    path = index_path(home, manifest.index)
     with _read_as_arrow(path):
-        index = PageIndex.from_bytes(_read_verified(path, manifest.index))
+        index = PageIndex.from_bytes(read_verified(path, manifest.index))
     require_plausible(path, manifest, index)
     return index
 
@@ -40,9 +40,9 @@ def load_filter(home: Home, manifest: Manifest) -> KeyFilter | None:
     file = manifest.filter
     if file is None:
         return None
-    path = _path_of(home, file)
+    path = index_path(home, file)
     with _read_as_arrow(path):
-        return KeyFilter.from_bytes(_read_verified(path, file), file.capacity)
+        return KeyFilter.from_bytes(read_verified(path, file), file.capacity)
 
 
 class MappedIndex:
@@ -66,7 +66,7 @@ class MappedIndex:
 
     @cached_property
     def checked_index(self) -> CheckedIndex:
-        mapped = _Mapped(_path_of(self._home, self._manifest.index), self._manifest.index)
+        mapped = _Mapped(index_path(self._home, self._manifest.index), self._manifest.index)
         with _read_as_arrow(mapped.path):
             index = CheckedIndex(mapped)
         require_plausible(mapped.path, self._manifest, index)
@@ -77,7 +77,7 @@ class MappedIndex:
         file = self._manifest.filter
         if file is None:
             return None
-        mapped = _Mapped(_path_of(self._home, file), file)
+        mapped = _Mapped(index_path(self._home, file), file)
         with _read_as_arrow(mapped.path):
             return CheckedFilter(mapped)
 
@@ -162,17 +162,19 @@ def verify(home: Home, version: int) -> None:
 def _verify_relation(home: Home, manifest: Manifest) -> None:
     index = load_index(home, manifest)
     key_filter = load_filter(home, manifest)
-    _verify_index(_path_of(home, manifest.index), manifest, index)
+    _verify_index(index_path(home, manifest.index), manifest, index)
     for file in manifest.files:
         file.verify_envelope()
     _Pages(home, manifest, index, key_filter).verify()
 
 
-def _path_of(home: Home, file: IndexFile) -> str:
+def index_path(home: Home, file: IndexFile) -> str:
+    """The path of an index or filter file."""
     return os.path.join(home.index_dir, file.name)
 
 
-def _read_verified(path: str, file: IndexFile) -> bytearray:
+def read_verified(path: str, file: IndexFile) -> bytearray:
+    """Read an index or filter file; CorruptionError if its checksum differs."""
     data = files.read_file(path)
     _verify_checksum(path, file, data)
     return data

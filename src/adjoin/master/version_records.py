@@ -30,7 +30,7 @@ from adjoin.errors import (
     VersionNotFoundError,
 )
 from adjoin.master import files
-from adjoin.master.data_file import checksum_of
+from adjoin.master.checksummed import with_checksum, without_checksum
 from adjoin.master.evolve import refuse_other
 from adjoin.master.versions import Home
 
@@ -165,7 +165,7 @@ class VersionRecords:
             try:
                 files.make_dir_durably(os.path.dirname(self._root))
                 files.make_dir(directory)
-                files.write_file(temporary, _to_bytes(saved))
+                files.write_file(temporary, with_checksum(json.dumps(saved).encode()))
                 files.link(temporary, path)
             except BaseException as error:
                 files.discard(temporary)
@@ -244,7 +244,7 @@ class QueryRecords(VersionRecords):
         return f"{self._root}/{query_id}"
 
     def begin(self, query_id: str) -> str:
-        """Note that the query runs: make its directory, remove the mark that it has ended, if any."""
+        """Note that the query runs: make its directory, remove a mark that it has ended; returns the directory."""
         directory = self.directory(query_id)
         with self._cure():
             if not os.path.isdir(directory):
@@ -326,8 +326,9 @@ def register(home: Home, place: str | os.PathLike[str]) -> None:
     files.make_dir(directory)
     files.make_dir(home.tmp_dir)
     temporary = home.temporary(".json")
+    entry = json.dumps({"format": _FORMAT, "place": place}).encode()
     try:
-        files.write_file(temporary, _to_bytes({"format": _FORMAT, "place": place}))
+        files.write_file(temporary, with_checksum(entry))
         with suppress(FileExistsError):
             files.link(temporary, path)
         files.sync_dir(directory)
@@ -370,14 +371,9 @@ def recorded_elsewhere(home: Home) -> list[QueryRecords]:
     return [QueryRecords(home, place) for place in every]
 
 
-def _to_bytes(saved: dict[str, Any]) -> bytes:
-    body = json.dumps(saved).encode()
-    return f"{checksum_of(body):016x}\n".encode() + body
-
-
 def _checked(path: str, data: bytes) -> dict[str, Any]:
-    first, _, body = data.partition(b"\n")
-    if not body or f"{checksum_of(body):016x}".encode() != first:
+    body = without_checksum(data)
+    if body is None:
         raise CorruptionError(
             f"{path} is damaged (checksum differs): restore it from a copy, or, if a repetition of the "
             "micro-batch may see another version, remove it"

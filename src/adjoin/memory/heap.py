@@ -20,7 +20,7 @@ def return_freed_memory() -> bool:
     is kept at the end of the heap as well.
 
     Returns:
-        Whether the C library can be told so: glibc can. Others are left alone.
+        Whether the C library supports this. glibc does; others are left as they are.
 
     Example:
         >>> import adjoin

@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from adjoin.errors import ArenaError, CorruptionError
 from adjoin.kernels.types import Array
+
+Size = TypeVar("Size", int, Array)
 
 BLOCK_BYTES = 4096
 _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
@@ -166,7 +168,7 @@ class MappedFile:
             ArenaError: The file system is full.
         """
         region = self._regions[name]
-        end = _whole_blocks(end)
+        end = whole_blocks(end)
         wanted = end - region.reserved
         if wanted <= 0:
             return
@@ -184,7 +186,7 @@ class MappedFile:
     def give_back(self, name: str, begin: int) -> None:
         """Release the blocks of the region from byte `begin` on."""
         region = self._regions[name]
-        kept = _whole_blocks(begin)
+        kept = whole_blocks(begin)
         if kept < region.reserved:
             with suppress(OSError):  # where the file system cannot punch holes, the blocks stay reserved
                 _punch(self._descriptor, region.begin + kept, region.reserved - kept)
@@ -210,7 +212,7 @@ class MappedFile:
     def _map(self, name: str, room: int) -> None:
         """Map a region, creating it if there is none of this name."""
         if name not in self._regions:
-            room = _whole_blocks(max(room, 1))
+            room = whole_blocks(max(room, 1))
             region = _Region(self._gap(room), room)
             try:
                 length = max(region.end, os.fstat(self._descriptor).st_size)
@@ -261,7 +263,8 @@ class _Mapping:
             _libc.munmap(self._address, self._length)
 
 
-def _whole_blocks(size: int) -> int:
+def whole_blocks(size: Size) -> Size:
+    """The size, or each of several sizes, rounded up to whole blocks."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 

@@ -124,7 +124,7 @@ class Operator(ABC):
             self._busy = False
 
     def _check_mapped(self) -> None:  # noqa: B027 (most operators use private memory)
-        """Raise an error if mapped memory is gone, which touching it would turn into a signal."""
+        """Raise an error if mapped memory is gone: touching it would be fatal."""
 
     @property
     def _is_forked(self) -> bool:
