@@ -66,7 +66,7 @@ class MappedIndex:
 
     @cached_property
     def checked_index(self) -> CheckedIndex:
-        mapped = _Mapped(index_path(self._home, self._manifest.index), self._manifest.index)
+        mapped = _MappedIndexFile(index_path(self._home, self._manifest.index), self._manifest.index)
         with _read_as_arrow(mapped.path):
             index = CheckedIndex(mapped)
         require_plausible(mapped.path, self._manifest, index)
@@ -77,12 +77,12 @@ class MappedIndex:
         file = self._manifest.filter
         if file is None:
             return None
-        mapped = _Mapped(index_path(self._home, file), file)
+        mapped = _MappedIndexFile(index_path(self._home, file), file)
         with _read_as_arrow(mapped.path):
             return CheckedFilter(mapped)
 
 
-class _Mapped:
+class _MappedIndexFile:
     """A memory-mapped file, verified as a whole when it is opened."""
 
     def __init__(self, path: str, file: IndexFile) -> None:

@@ -244,7 +244,7 @@ class QueryRecords(VersionRecords):
         return f"{self._root}/{query_id}"
 
     def begin(self, query_id: str) -> str:
-        """Note that the query runs: make its directory, remove a mark that it has ended; returns the directory."""
+        """Mark the query as running: make its directory, remove its end mark; returns the directory."""
         directory = self.directory(query_id)
         with self._cure():
             if not os.path.isdir(directory):

@@ -284,7 +284,7 @@ class PageFile(_FileMemory):
         return self._file.occupied_bytes
 
     def part(self, name: str) -> FilePart:
-        """A part of this file for a second user, to be requested before `recall`; it is lost with the file."""
+        """A part of this file for a second user, requested before `recall`; it is lost with the file."""
         self._check_free()
         self._parts[name] = FilePart(self._file, name)
         return self._parts[name]
