@@ -99,7 +99,7 @@ def swept(run, more, first, last, hand, wanted):
 )
 def test_the_clock_chooses_entries_without_a_join_bit(run, more, first, length, hand, wanted):
     arrays = [[one[0], one[2].copy(), one[3].copy()] for one in (run, more)]
-    expected = swept(*arrays, first, first + length, hand, wanted)
+    expected = swept(arrays[0], arrays[1], first, first + length, hand, wanted)
     chosen, more_chosen, stopped = sweep_clock(*arrays[0], *arrays[1], first, first + length, hand, wanted)
     assert [chosen.tolist(), more_chosen.tolist()] == expected[0]
     assert [arrays[0][2].tolist(), arrays[1][2].tolist()] == expected[1]
