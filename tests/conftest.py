@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No deadline, because the first example of a test compiles kernels; new examples in every run find more.
+# No deadline, because the first example of a test compiles kernels; random examples find more over time.
 settings.register_profile(
     "adjoin", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
@@ -12,8 +12,8 @@ settings.load_profile("adjoin")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """Syncing is counted where it matters (tests/faults/world.py); doing it would only cost time."""
+def skip_syncing() -> Iterator[None]:
+    """Syncs are simulated where they matter (tests/faults/world.py); real ones would only cost time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield

@@ -1,4 +1,4 @@
-"""Columns of any type: nested, encoded, extended; and their values."""
+"""Columns of any type, nested, encoded or extended, and their values."""
 
 import random
 import uuid
@@ -53,11 +53,11 @@ KNOWN = (
     pa.fixed_shape_tensor(pa.int8(), [2, 2]),
     pa.opaque(pa.list_(pa.string_view()), "a", "b"),
 )
-"""Types that joins once aborted, refused with errors of Arrow's, or lost something of."""
+"""Types at which joins once aborted, raised errors of Arrow, or lost information."""
 
 
 def any_type(chance: random.Random, depth: int = 3) -> pa.DataType:
-    """A type at random."""
+    """A random type."""
     if depth == 0 or chance.random() < 0.25:
         return chance.choice(LEAVES)
 
@@ -80,7 +80,7 @@ def any_type(chance: random.Random, depth: int = 3) -> pa.DataType:
 
 
 def any_array(chance: random.Random, type_: pa.DataType, rows: int) -> pa.Array:
-    """Values at random, some of them null, in an array that is a slice of another."""
+    """Random values, some of them null, in an array that is a slice of another one."""
     before = chance.randrange(3)
     return _array(chance, type_, before + rows).slice(before, rows)
 
@@ -163,5 +163,5 @@ def _value(chance: random.Random, type_: pa.DataType) -> Any:
 
 
 def uuids(rows: int) -> pa.Array:
-    """Some, all different."""
+    """Distinct UUIDs."""
     return pa.array([uuid.UUID(int=number).bytes for number in range(rows)], pa.binary(16)).cast(UUID)

@@ -1,8 +1,8 @@
-"""Joins of rows with columns of any type, each in a case of its own drawn from a seed.
+"""Joins of rows with columns of random types; each case is determined by its seed.
 
-    python -m tests.odd_columns FIRST LAST STEP      # cases FIRST to LAST - 1; what became of how many
+    python -m tests.odd_columns FIRST LAST STEP      # runs cases FIRST to LAST - 1, counts outcomes
 
-It is a program of its own because Arrow aborts the process when it is given what it cannot take.
+It is a separate program, because Arrow aborts the process when given something it cannot handle.
 """
 
 import random
@@ -77,7 +77,7 @@ class Relation:
         return [(row, mate) for row, key in mine if key is not None for mate in by_key.get(key, ())]
 
     def check(self, found: pa.Table, prefix: str, suffix: str, numbers: list[int]) -> None:
-        """The values of these rows are those of the results, in the type they came with."""
+        """The results have the values of these rows, in the type in which they arrived."""
         for name in self.names:
             column = found[f"{prefix}{name}{suffix}"]
             wanted = declared_type(self.batch.schema.field(name).type)
@@ -94,7 +94,7 @@ def _check_order(found: pa.Array, given: pa.Array) -> None:
 
 
 def check(seed: int) -> str:
-    """Run one case; what became of it."""
+    """Run one case; returns its outcome."""
     chance = random.Random(seed)
     name = OPERATORS[seed % len(OPERATORS)]
     number = seed // len(OPERATORS)
@@ -111,7 +111,7 @@ def check(seed: int) -> str:
 
 
 def _made(make: Any, options: dict[str, Any]) -> Any:
-    """The join with the least memory that it accepts."""
+    """The join, with the least memory that it accepts."""
     memory = 300_000
     while True:
         try:
@@ -204,7 +204,7 @@ def _check_master(chance: random.Random, name: str, types: list[pa.DataType]) ->
 
 
 def main(seeds: range) -> None:
-    """Run these cases and say how they went."""
+    """Run these cases and print their outcomes."""
     outcomes: Counter[str] = Counter()
     for seed in seeds:
         print("case", seed, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Key columns of every type, their values at the edge, and what these are exactly."""
+"""Key columns of every type, their extreme values, and the exact meaning of these."""
 
 import math
 from decimal import Decimal
@@ -54,19 +54,19 @@ TYPES: tuple[pa.DataType, ...] = (
 
 
 def is_clock(type_: pa.DataType) -> bool:
-    """Whether values are numbers of ticks."""
+    """Whether values are counts of ticks."""
     return bool(pa.types.is_temporal(type_))
 
 
 def tick(type_: pa.DataType) -> int:
-    """Nanoseconds of the smallest step."""
+    """The resolution in nanoseconds."""
     if pa.types.is_date32(type_):
         return _DAY
     return _TICKS["ms" if pa.types.is_date64(type_) else type_.unit]
 
 
 def edges(type_: pa.DataType) -> pa.Array:
-    """Values at the edge, and a null."""
+    """Extreme values, and a null."""
     is_ = pa.types
     if is_.is_boolean(type_):
         return pa.array([True, False, None], type_)
@@ -132,7 +132,7 @@ def _ticks(type_: pa.DataType) -> pa.Array:
 
 
 def exact(column: pa.Array) -> list[Exact]:
-    """What the values are: numbers exactly, times as nanoseconds; not a number is a string."""
+    """The exact values: numbers as fractions, times as nanoseconds, NaN as a string."""
     type_ = column.type
     if is_clock(type_):
         ticks = column.view(pa.int32() if type_.bit_width == 32 else pa.int64()).to_pylist()
@@ -149,7 +149,7 @@ def _number(value: Any) -> Exact:
 
 
 def holds(type_: pa.DataType, value: Exact) -> bool:
-    """Whether a type has this value."""
+    """Whether a type can represent this value."""
     is_ = pa.types
     if not isinstance(value, Fraction):
         return not is_.is_fixed_size_binary(type_) or (

@@ -1,7 +1,7 @@
-"""What a semi-stream join must give, asked of DuckDB.
+"""The expected results of semi-stream joins, computed by DuckDB.
 
-DuckDB sees only the keys and says which stream row meets which master row. The rows themselves are
-put together by Arrow, so that every column type stays exactly as it was.
+DuckDB sees only the keys and says which stream row matches which master row. Arrow then assembles
+the rows, so that every column type stays exactly as it was.
 """
 
 import math
@@ -26,7 +26,7 @@ _DAY_NANOSECONDS = 86_400 * 10**9
 
 @dataclass(frozen=True)
 class Predicate:
-    """When a stream row meets a master row, in the words that the operators take."""
+    """When a stream row matches a master row, in terms of the options of the operators."""
 
     on: On
     within: Any = None
@@ -38,7 +38,7 @@ class Predicate:
 
     @property
     def names(self) -> dict[str, str]:
-        """Stream column to master column; for `between` the master's key to itself."""
+        """Stream columns to master columns; for `between`, the master's key to itself."""
         if isinstance(self.on, str):
             return {self.on: self.on}
         return dict(self.on) if isinstance(self.on, dict) else {name: name for name in self.on}
@@ -57,12 +57,12 @@ def expected(
     columns: Sequence[str] | None = None,
     suffix: str = "_master",
 ) -> pa.Table:
-    """The rows that the join must give, in some order."""
+    """The rows that the join must emit, in any order."""
     return assembled(stream, master, matches(stream, master, predicate), predicate, how, columns, suffix)
 
 
 def matches(stream: pa.Table, master: pa.Table, predicate: Predicate) -> Pairs:
-    """Row numbers (stream, master) of every pair that the predicate holds for."""
+    """Row numbers (stream, master) of every pair that satisfies the predicate."""
     if predicate.between is not None:
         (master_key,) = predicate.names.values()
         columns = {"lo": stream[predicate.between[0]], "hi": stream[predicate.between[1]]}
@@ -88,7 +88,7 @@ def assembled(
     columns: Sequence[str] | None = None,
     suffix: str = "_master",
 ) -> pa.Table:
-    """Rows in the form of the contract, from the pairs that match."""
+    """The output rows that the contract demands for the matching pairs."""
     stream_rows, master_rows = pairs
     lonely = np.setdiff1d(np.arange(len(stream)), stream_rows)
     if how == "semi":
@@ -111,13 +111,13 @@ def assembled(
 
 
 def master_columns(master: pa.Table, predicate: Predicate, columns: Sequence[str] | None) -> list[str]:
-    """Master columns that are put out: an equality key of the same name is in the stream's already."""
+    """Master columns in the output: an equality key of the same name is already among the stream's."""
     same = set() if predicate.is_range else {of for name, of in predicate.names.items() if name == of}
     return [n for n in master.column_names if n not in same and (columns is None or n in columns)]
 
 
 def taken(table: pa.Table, rows: pa.Array) -> pa.Table:
-    """`table.take(rows)`, also for view types, which Arrow cannot take from."""
+    """`table.take(rows)`, including view types, which Arrow's `take` does not support."""
     arrays = [_taken_column(table[name].combine_chunks(), rows) for name in table.column_names]
     if not arrays:
         return table.slice(0, 0)
@@ -141,7 +141,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 def close() -> None:
-    """Let go of DuckDB, which complains if the interpreter ends before."""
+    """Close DuckDB, which complains if the interpreter ends first."""
     _connection().close()
     _connection.cache_clear()
 
@@ -164,7 +164,7 @@ def _key_table(columns: dict[str, pa.ChunkedArray], types: dict[str, pa.DataType
 
 
 def comparable(column: pa.ChunkedArray, master_type: pa.DataType) -> pa.ChunkedArray:
-    """The key in a type that DuckDB compares exactly: what it would round becomes integers or text."""
+    """The key in a type that DuckDB compares exactly: what it would round becomes integers or strings."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_temporal(master_type):
@@ -192,7 +192,7 @@ def _within_sql(within: Any, key_type: pa.DataType) -> str:
 
 
 def whole_units(within: Any, key_type: pa.DataType) -> int:
-    """`within` in units of an integer or temporal key, rounded down: integers lie no closer."""
+    """`within` in units of an integer or temporal key, rounded down, because keys are whole units apart."""
     if not isinstance(within, timedelta):
         return math.floor(within)
     nanoseconds = (within // timedelta(microseconds=1)) * 1000
@@ -255,7 +255,7 @@ def _combined(ids: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 def _decoded(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
-        # Batches of one stream may bring different dictionaries; only the values count.
+        # Batches of a stream may have different dictionaries; only the values count.
         return column.dictionary_decode()
     if isinstance(column, pa.ExtensionArray):
         return column.storage
@@ -265,7 +265,7 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _codes(column: pa.Array) -> np.ndarray:
-    """A number >= 1 per distinct value, 0 for null. NaN equals NaN; 0.0 and -0.0 differ."""
+    """A number >= 1 for each distinct value, 0 for null. NaN equals NaN; 0.0 and -0.0 differ."""
     kind = column.type
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_null(kind):

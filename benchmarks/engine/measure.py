@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from adjoin import return_freed_memory
 from benchmarks.engine import check, datasets, workload
 from benchmarks.engine.cases import Effort
 from benchmarks.engine.contenders.catalogue import contender_class
@@ -122,4 +123,5 @@ def measure(task: Task) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    return_freed_memory()  # the resident size is one of the measurements
     print(json.dumps(measure(Task(**json.loads(sys.argv[1]))), default=float))

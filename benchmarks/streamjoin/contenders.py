@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from adjoin import DINER, MINER, SymmetricHashJoin
+from adjoin import DINER, MINER, SymmetricHashJoin, return_freed_memory
 from adjoin.kernels.types import Array
 from adjoin.streamjoin.base.spec import SIDES
 from benchmarks.streamjoin.cascade import Cascade
@@ -168,6 +168,7 @@ CHAIN_CONTENDERS: dict[str, Callable[..., dict[str, Any]]] = {
 def main() -> None:
     """Run one contender, as told on the command line."""
     name, *paths, memory_bytes = sys.argv[1:]
+    return_freed_memory()  # the resident size is one of the measurements
     known = CONTENDERS if len(paths) == 2 else CHAIN_CONTENDERS
     outcome = known[name](tuple(map(Path, paths)), int(memory_bytes))
     outcome["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

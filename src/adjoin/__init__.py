@@ -22,6 +22,7 @@ from adjoin.errors import (
 )
 from adjoin.master.backends import register
 from adjoin.master.master import Master
+from adjoin.memory.heap import return_freed_memory
 from adjoin.memory.page_memory import PageFile
 from adjoin.operators.clock import Pause
 from adjoin.semistream.auto import AutoJoin
@@ -33,7 +34,7 @@ from adjoin.semistream.meshjoin.cmeshjoin import CMeshJoin
 from adjoin.semistream.meshjoin.meshjoin import MeshJoin
 from adjoin.semistream.meshjoin.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
-from adjoin.spark.backend import SparkEngine
+from adjoin.spark.backend import SparkBackend
 from adjoin.spark.reason import reason
 from adjoin.streamjoin.baselines.hash_merge import HashMergeJoin
 from adjoin.streamjoin.baselines.mjoin import MJoin
@@ -94,9 +95,10 @@ __all__ = [
     "enrich",
     "etl",
     "reason",
+    "return_freed_memory",
 ]
 
-register(SparkEngine())
+register(SparkBackend())
 
 _ON_SPARK = {
     "EnrichListener": "adjoin.spark.metrics.metrics",
@@ -107,7 +109,7 @@ _ON_SPARK = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs Spark is imported when it is asked for: the joins in process do without."""
+    """Import what needs Spark on first use; joins in process do without."""
     if name != "etl" and name not in _ON_SPARK:
         raise AttributeError(f"module 'adjoin' has no attribute {name!r}")
     try:

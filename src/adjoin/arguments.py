@@ -1,4 +1,4 @@
-"""Values that callers give, checked at the door: numbers, names, times and paths."""
+"""Validation of arguments: numbers, names, times and paths."""
 
 import contextlib
 import datetime
@@ -18,14 +18,14 @@ from adjoin.errors import OptionError
 
 MOST_WHOLE = (1 << 63) - 1
 MOST_SECONDS = threading.TIMEOUT_MAX
-"""No clock of the system waits longer."""
+"""The longest time that the system can wait."""
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
-# One slash suffices: `pathlib` makes "hdfs:/nn/m" of "hdfs://nn/m".
+# One slash suffices: `pathlib` turns "hdfs://nn/m" into "hdfs:/nn/m".
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/(?:/(?P<host>[^/]*))?")
 
 
 def whole_number(name: str, value: Any, least: int, most: int = MOST_WHOLE) -> int:
-    """The value as an int from `least` to `most`, or an OptionError."""
+    """The value as an int from `least` to `most`; otherwise an OptionError."""
     number = None
     if not isinstance(value, bool | np.bool_ | np.ndarray):
         with contextlib.suppress(TypeError):
@@ -38,23 +38,23 @@ def whole_number(name: str, value: Any, least: int, most: int = MOST_WHOLE) -> i
 
 
 def share(name: str, value: Any) -> float:
-    """The value as a float from 0 to 1, or an OptionError."""
+    """The value as a float from 0 to 1; otherwise an OptionError."""
     number = _real(value)
     if number is None or not 0 <= number <= 1:
-        raise OptionError(f"{name}={_short(value)} must be a number between 0 and 1")
+        raise OptionError(f"{name}={_short(value)} must be a number from 0 to 1")
     return number
 
 
 def positive(name: str, value: Any) -> float:
-    """The value as a finite float greater than 0, or an OptionError."""
+    """The value as a finite float greater than 0; otherwise an OptionError."""
     number = _real(value)
     if number is None or not 0 < number < math.inf:
-        raise OptionError(f"{name}={_short(value)} must be a number greater than 0")
+        raise OptionError(f"{name}={_short(value)} must be a finite number greater than 0")
     return number
 
 
 def seconds(name: str, value: Any) -> float:
-    """The value, a number or a timedelta, as seconds that a clock can wait, or an OptionError."""
+    """The value, a number or a timedelta, as seconds that a clock can wait; otherwise an OptionError."""
     if isinstance(value, datetime.timedelta):
         value = value.total_seconds()
     number = _real(value)
@@ -63,26 +63,29 @@ def seconds(name: str, value: Any) -> float:
     return number
 
 
-def text(name: str, value: Any) -> str:
-    """The value if it is a string, or an OptionError."""
+def string(name: str, value: Any) -> str:
+    """The value if it is a string; otherwise an OptionError."""
     if not isinstance(value, str):
         raise OptionError(f"{name}={value!r} must be a string")
     return value
 
 
 def names(name: str, value: Any) -> tuple[str, ...]:
-    """The value as strings if it is a list of them, or an OptionError."""
+    """The value as a tuple if it is a list of strings; otherwise an OptionError."""
     is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     found = tuple(value) if is_list else (None,)
     if not all(isinstance(each, str) for each in found):
-        raise OptionError(f"{name}={value!r} must be a list of names")
+        raise OptionError(f"{name}={value!r} must be a list of strings")
     return found
 
 
 def key_pairs(on: Any) -> dict[str, str]:
-    """What `on=` names: of every key column of the other side, the column of this one; or an OptionError.
+    """The columns named by `on=`, as a dictionary from key columns of the other side to columns of this one.
 
-    It is empty if a key is named twice.
+    It is empty if a key column is named twice.
+
+    Raises:
+        OptionError: `on` is not a name, a list of names or a dictionary of names.
     """
     if isinstance(on, str):
         return {on: on}
@@ -95,14 +98,14 @@ def key_pairs(on: Any) -> dict[str, str]:
 
 
 def flag(name: str, value: Any) -> bool:
-    """The value if it is True or False, or an OptionError."""
+    """The value if it is True or False; otherwise an OptionError."""
     if not isinstance(value, bool | np.bool_):
         raise OptionError(f"{name}={value!r} must be True or False")
     return bool(value)
 
 
 def parse_duration(option: str, given: str | datetime.timedelta) -> float:
-    """Seconds from a timedelta or from text such as ``"30 days"``; the option is named in errors.
+    """Seconds from a timedelta or a string such as ``"30 days"``; errors name the option.
 
     >>> parse_duration("tombstones", "12 hours")
     43200.0
@@ -119,14 +122,14 @@ def parse_duration(option: str, given: str | datetime.timedelta) -> float:
 
 
 def local_path(path: object, option: str = "path") -> str:
-    """The path of a local file or directory, given plainly or as a `file:` URI; nothing is touched.
+    """The path of a local file or directory, given as a plain path or a `file:` URI; it need not exist.
 
     Args:
         path: A string or `os.PathLike`: a plain path, or a URI such as "file:///warehouse/my%20products".
-        option: What to call it in an error.
+        option: The name of the option, for errors.
 
     Raises:
-        OptionError: It is no path, or a URI of another scheme or another host.
+        OptionError: It is not a path, or it is a URI with another scheme or host.
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(text := os.fspath(path), str):
         raise OptionError(f"{option}={path!r}: give a path as a string or as pathlib.Path")
@@ -135,7 +138,7 @@ def local_path(path: object, option: str = "path") -> str:
         text = _path_of(text, uri, option)
     if not text or "\0" in text or not _is_encodable(text):
         raise OptionError(
-            f"{option}={path!r}: give a path, which is not empty and has neither NUL nor half of a character"
+            f"{option}={path!r}: give a path that is not empty, without NUL and without lone surrogates"
         )
     return text
 
@@ -151,18 +154,18 @@ def _is_encodable(text: str) -> bool:
 def _path_of(text: str, uri: re.Match[str], option: str) -> str:
     if uri["scheme"].lower() != "file" or (uri["host"] or "").lower() not in {"", "localhost"}:
         raise OptionError(
-            f"{option}={text!r}: only local paths are supported, plain or as file:///..., which every host "
-            "sees under the same name (a shared or mounted file system); object stores and HDFS are not: "
-            "mount the store, or copy the files, and give the local path"
+            f"{option}={text!r}: only local paths are supported, plain or as file:///..., and they must mean "
+            "the same directory on every host (a shared or mounted file system); object stores and HDFS are "
+            "not supported: mount the store, or copy the files, and give the local path"
         )
     if "?" in text or "#" in text:
-        raise OptionError(f"{option}={text!r}: in a file URI write ? as %3F and # as %23")
+        raise OptionError(f"{option}={text!r}: in a file URI, write ? as %3F and # as %23")
     path = text[uri.end() :].lstrip("/")
     return "/" + unquote(path, errors="surrogateescape")
 
 
 def _real(value: Any) -> float | None:
-    """The value as a float; None if it is no number, or not one that a float can be near."""
+    """The value as a float; None if it is not a number, or too large for a float."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         return None
     try:
@@ -172,7 +175,7 @@ def _real(value: Any) -> float | None:
 
 
 def _short(value: Any) -> str:
-    """The value in an error: some numbers have more digits than anybody reads, or Python writes."""
+    """The value as errors show it: some integers have more digits than Python is willing to format."""
     if isinstance(value, int) and abs(value) > 10**30:
         return f"an integer of {value.bit_length()} bits"
     return repr(value)

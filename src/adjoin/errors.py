@@ -1,20 +1,20 @@
-"""Everything adjoin raises on purpose: each says what was wrong, with which value, and what to do."""
+"""The errors that adjoin raises on purpose: each says what was wrong, with which value, and what to do."""
 
 
 class AdjoinError(Exception):
-    """Base of all errors that adjoin raises on purpose."""
+    """Base class of all errors that adjoin raises on purpose."""
 
 
 class SchemaError(AdjoinError):
-    """A column is missing, has a type that cannot be used, or clashes with another."""
+    """A column is missing, has an unsupported type, or clashes with another one."""
 
 
 class OptionError(AdjoinError, ValueError):
-    """An argument has a value that makes no sense."""
+    """An argument has an invalid value."""
 
 
 class BudgetError(AdjoinError):
-    """The memory given is less than the least that works."""
+    """The given memory is not enough."""
 
 
 class NullKeyError(AdjoinError):
@@ -26,11 +26,11 @@ class MasterNotFoundError(AdjoinError):
 
 
 class MasterExistsError(AdjoinError):
-    """There is a master at this path already."""
+    """There is already a master at this path."""
 
 
 class MasterReplacedError(AdjoinError):
-    """Another master was built at this path since this one was opened."""
+    """Another master has been built at this path since this one was opened."""
 
 
 class VersionNotFoundError(AdjoinError):
@@ -38,11 +38,11 @@ class VersionNotFoundError(AdjoinError):
 
 
 class ConflictError(AdjoinError):
-    """Another writer has committed first."""
+    """Another writer committed first."""
 
 
 class CorruptionError(AdjoinError):
-    """Bytes on disk are not the bytes that were written."""
+    """Bytes on disk are not the ones that were written."""
 
 
 class StorageError(AdjoinError):
@@ -50,12 +50,12 @@ class StorageError(AdjoinError):
 
 
 class ArenaError(AdjoinError):
-    """The file in which pages are kept cannot be made, or finds no room."""
+    """The file that holds pages cannot be created, or the file system has no room for it."""
 
 
 class JavaError(AdjoinError):
-    """There is no Java that Spark can run on."""
+    """There is no Java installation that Spark can run on."""
 
 
 class ProgramError(AdjoinError):
-    """A program that makes test data is not installed, or has failed."""
+    """A program that generates test data is not installed, or has failed."""

@@ -1,4 +1,4 @@
-"""Faults leave objects in cycles; what other tests hold is not searched for them."""
+"""Faults leave reference cycles; objects of other tests are kept out of their collection."""
 
 import gc
 from collections.abc import Iterator

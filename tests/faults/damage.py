@@ -1,4 +1,4 @@
-"""Files damaged at random, from a seed: bits flipped, ends cut off, older bytes put back."""
+"""Random damage to files, from a seed: flipped bits, truncation, older contents."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from adjoin.master.versions import Home
 from tests.oracle import assert_same_rows
 
 KINDS = ("flip", "flips", "cut", "zeros", "older")
-"""What can happen to a file: a bit, many bits, its end, a block of it, all of it."""
+"""What can be damaged: a bit, many bits, the end of a file, a block of it, all of it."""
 
 
 def files_of(path: str, version: int) -> dict[str, list[str]]:
@@ -29,13 +29,13 @@ def files_of(path: str, version: int) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Damage:
-    """What to do to a file, and how often: fixed by the seed."""
+    """Damage to a file, determined by a seed."""
 
     kind: str
     seed: int
 
     def do(self, path: str, older: bytes = b"") -> None:
-        """Damage the file in place, as a disk or a careless program would."""
+        """Damage the file in place, as a faulty disk or program would."""
         draw = random.Random(self.seed)
         size = os.path.getsize(path)
         with open(path, "r+b") as file:
@@ -61,7 +61,7 @@ def _flip(file: IO[bytes], at: int, bit: int) -> None:
 
 @contextmanager
 def restored(path: str) -> Iterator[bytes]:
-    """The file's bytes, which are put back in the end, in the same file."""
+    """The bytes of the file, which are restored at the end, in the same file."""
     before = Path(path).read_bytes()
     try:
         yield before
@@ -72,10 +72,10 @@ def restored(path: str) -> Iterator[bytes]:
 
 
 def right_or_refused(join: Callable[[], pa.Table], wanted: pa.Table, damaged: list[str]) -> str:
-    """Whether the rows are right ("rows"), or an error names a file that is damaged ("refused").
+    """Return "rows" if the rows are right, or "refused" if an error names a damaged file.
 
     Raises:
-        AssertionError: Neither: a wrong row, or an error that blames something else.
+        AssertionError: There is a wrong row, or an error that blames something else.
     """
     try:
         rows = join()

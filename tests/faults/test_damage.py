@@ -1,4 +1,4 @@
-"""Whatever bytes are in files of a master or of page memory: the right rows, or an error naming the file."""
+"""Arbitrary bytes in files of a master or page memory give the right rows, or an error naming the file."""
 
 import os
 from collections import Counter
@@ -33,7 +33,7 @@ def master_rows(key_type: pa.DataType) -> pa.Table:
 
 
 def stream(key_type: pa.DataType, seed: int) -> list[pa.RecordBatch]:
-    """Some keys are wanted again and again, some have no match."""
+    """Some keys occur repeatedly, and some have no match."""
     random = np.random.default_rng(seed)
     batches = []
     for _ in range(BATCHES):
@@ -44,7 +44,7 @@ def stream(key_type: pa.DataType, seed: int) -> list[pa.RecordBatch]:
 
 
 class World:
-    """A master whose newest version has pages of two data files, and the bytes of files of its first one."""
+    """A master with pages in two data files, and the file contents of its first version."""
 
     def __init__(self, path: Path, key_type: pa.DataType, filter_bits: int) -> None:
         self.key_type = key_type
@@ -76,7 +76,7 @@ def world(request, tmp_path_factory) -> World:
 def run(
     world: World, algorithm: str, batches: list[pa.RecordBatch], pages: PageFile | None, damage: Any = None
 ) -> pa.Table:
-    """All rows of one operator; the damage is done behind the first batch."""
+    """All rows of one operator; the damage is done after the first batch."""
     with Master.open(world.master.path) as master:
         make: Any = algorithm_named(algorithm)
         join = make(master, on="id", how="left", memory=MEMORY, pages=pages, shared_index=True)
@@ -94,7 +94,7 @@ def run(
 
 
 def damage_master(world: World, algorithm: str, seed: int, when: str) -> tuple[str, str]:
-    """Damage a file of the master before or after an operator has begun; returns its kind and the result."""
+    """Damage a file of the master before or after an operator starts; returns its kind and the result."""
     draw = np.random.default_rng(seed)
     kind = str(draw.choice([kind for kind, paths in world.files.items() if paths]))
     path = str(draw.choice(world.files[kind]))
@@ -115,7 +115,7 @@ def damage_master(world: World, algorithm: str, seed: int, when: str) -> tuple[s
 
 
 def damage_memory(world: World, algorithm: str, seed: int, when: str, path: Path) -> str:
-    """Damage the file of page memory, while nobody uses it or between two batches; returns the result."""
+    """Damage the page file while nobody uses it, or between two batches; returns the result."""
     damage = Damage(KINDS[seed % 4], seed)
     batches = stream(world.key_type, seed)
     with PageFile(path, MEMORY) as pages:
@@ -137,7 +137,7 @@ def damage_memory(world: World, algorithm: str, seed: int, when: str, path: Path
             return run(world, algorithm, batches, pages, do if when == "between" else None)
 
         result = right_or_refused(join, world.expected(batches), [str(path)])
-    with PageFile(path, MEMORY) as pages:  # whatever it was, the next operator does without it
+    with PageFile(path, MEMORY) as pages:  # the next operator works, whatever the damage was
         again = right_or_refused(
             lambda: run(world, algorithm, batches, pages), world.expected(batches), [str(path)]
         )
@@ -148,7 +148,7 @@ def damage_memory(world: World, algorithm: str, seed: int, when: str, path: Path
 
 
 OFTEN = ("ssij", "ssij+front")
-"""These are tried by `make test`; all others with more seeds by `make test-slow`."""
+"""Run by `make test`; `make test-slow` runs all others, with more seeds."""
 
 
 @pytest.mark.parametrize("when", ["cold", "between"])
@@ -163,7 +163,7 @@ def test_a_damaged_file_of_the_master_gives_no_wrong_row(world, algorithm, when)
 @pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
 def test_damaged_files_of_the_master_give_no_wrong_row(world, algorithm, when):
     counts = Counter(damage_master(world, algorithm, seed, when)[1] for seed in range(100, 112))
-    assert counts["refused"]  # which of the files depends on what is in memory already
+    assert counts["refused"]  # which files are reported depends on what is in memory
 
 
 @pytest.mark.parametrize("when", ["cold", "between"])

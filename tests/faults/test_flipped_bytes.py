@@ -20,7 +20,7 @@ _SAMPLES = 120
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A master of two versions whose files are all in use by the newest."""
+    """A master of two versions whose newest version uses all files."""
     table = pa.table({"key": [f"k{number}" for number in range(300)], "value": ["v" * 30] * 300})
     path = tmp_path_factory.mktemp("flips") / "m"
     master = build_master(table, "key", path, page_bytes=4096, filter_bits=8)
@@ -30,7 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 def _parts(home: Home) -> dict[str, tuple[str, int, int]]:
-    """Every structural part of every file of the newest version: path, start, stop."""
+    """Path, start and stop of every structural part of every file of the newest version."""
     manifest = home.read_manifest(2)
     assert manifest.latest is not None
     parts = _relation_parts(home, "rows", manifest)
@@ -69,7 +69,7 @@ def _flip(path: str, at: int, bit: int) -> None:
         file.write(bytes([byte ^ 1 << bit]))
 
 
-def test_a_flipped_bit_in_any_part_is_found_and_named(home: Home) -> None:
+def test_a_flipped_bit_in_any_part_is_found_and_reported(home: Home) -> None:
     draw = random.Random(5)
     for part, (path, start, stop) in _parts(home).items():
         places = {start, stop - 1, *(draw.randrange(start, stop) for _ in range(_SAMPLES))}
@@ -85,8 +85,8 @@ def test_a_flipped_bit_in_any_part_is_found_and_named(home: Home) -> None:
     Master.open(home.path).verify()
 
 
-def test_no_wrong_row_is_ever_read(home: Home) -> None:
-    """Every byte of a page: reading it either gives the rows that were written or fails."""
+def test_a_damaged_page_gives_no_wrong_row(home: Home) -> None:
+    """For every byte of a page, reading gives the rows that were written, or fails."""
     master = Master.open(home.path)
     index, wanted = master.index, np.array([2])
     start = int(index.block[2]) * 4096
@@ -106,7 +106,7 @@ def test_no_wrong_row_is_ever_read(home: Home) -> None:
         _flip(path, at, at % 8)
 
 
-def test_every_byte_of_a_manifest_counts(home: Home) -> None:
+def test_a_change_of_any_byte_of_a_manifest_is_found(home: Home) -> None:
     path = home.manifest_path(2)
     data = bytearray(Path(path).read_bytes())
     for at in range(len(data)):
@@ -116,7 +116,7 @@ def test_every_byte_of_a_manifest_counts(home: Home) -> None:
         data[at] ^= 1 << at % 8
 
 
-def test_any_file_cut_off_anywhere_is_found(home: Home) -> None:
+def test_truncation_of_any_file_is_found(home: Home) -> None:
     manifest = home.read_manifest(2)
     paths = {path for path, _, _ in _parts(home).values()}
     for path in sorted(paths):

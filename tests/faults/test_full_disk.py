@@ -14,7 +14,7 @@ from tests.unit.master.tables import multiset, products, rows_of
 
 
 @pytest.mark.parametrize("name", ["build", "apply", "sequence", "query", "compact", "upkeep"])
-def test_the_disk_is_full_from_any_step_on(
+def test_the_disk_gets_full_before_any_step(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = SCENARIOS[name]
@@ -31,15 +31,15 @@ def test_the_disk_is_full_from_any_step_on(
                 scenario.act(path)
             except StorageError as error:
                 refused = str(error)
-        assert not refused or "No space left on device; committed versions are intact, make room" in refused
-        if name != "upkeep":  # versions that it has removed may have left files for the next time
+        assert not refused or "No space left on device; committed versions are intact; make room" in refused
+        if name != "upkeep":  # files of removed versions may be left for the next upkeep
             _no_garbage(path)
         scenario.check(path)
     assert step > 10
 
 
 def _no_garbage(path: Path) -> None:
-    """A refused writer has cleaned up after itself."""
+    """A writer that was refused has cleaned up after itself."""
     if (path / "m" / "versions").exists() and list((path / "m" / "versions").iterdir()):
         with Master.open(path / "m") as master:
             assert master.vacuum().files == 0
@@ -63,7 +63,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", path], check=True)
 
 
-def test_a_small_disk(small_disk: Path) -> None:
+def test_a_disk_that_is_really_full(small_disk: Path) -> None:
     with pytest.raises(StorageError, match="No space left on device"):
         Master.build(products(80_000), "id", small_disk / "m")
     old = products(3000)
@@ -81,7 +81,7 @@ def test_a_small_disk(small_disk: Path) -> None:
     assert newer.version == 2
 
 
-def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_not_writable_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match=str(tmp_path / "file")):
         Master.build(products(10), "id", tmp_path / "file" / "m")

@@ -40,8 +40,8 @@ print(step)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SCENARIOS]
 )
-def test_a_killed_process_leaves_whole_versions(name: str, tmp_path: Path) -> None:
-    """The child is killed with signal 9 before every third of its steps."""
+def test_a_killed_process_leaves_intact_versions(name: str, tmp_path: Path) -> None:
+    """The child is killed with signal 9 before every third step."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])}
     child = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _CHILD, name, str(tmp_path)],

@@ -8,10 +8,10 @@ from tests.faults.world import SCENARIOS, PowerCut, World, fresh
 
 @pytest.mark.parametrize("survives", [pytest.param("all", marks=pytest.mark.slow), "nothing", "names"])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_power_goes_before_any_step(
+def test_power_can_fail_before_any_step(
     name: str, survives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever step is the last, the committed versions are whole and the next attempt succeeds."""
+    """Whichever step is the last, committed versions are intact and the next attempt succeeds."""
     scenario = SCENARIOS[name]
     scenario.prepare(tmp_path / "template")
     step = 0

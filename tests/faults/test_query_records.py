@@ -10,14 +10,14 @@ from tests.faults.world import Query, World
 
 
 class _Killed(BaseException):
-    """One task dies; the world goes on."""
+    """Kills one task; others continue."""
 
 
 @pytest.mark.parametrize("survives", ["all", "nothing", "names"])
-def test_what_another_task_was_told_survives_too(
+def test_a_version_read_by_another_task_is_durable(
     survives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task that decides is killed before any of its steps, another one asks, and then the power goes."""
+    """The deciding task is killed before any step, another one reads the record, then the power fails."""
     step, killed = 0, True
     while killed:
         step += 1
@@ -52,10 +52,10 @@ def _dies(records: QueryRecords) -> bool:
     return False
 
 
-def test_the_world_forgets_records_that_were_not_synced(
+def test_the_simulated_power_cut_drops_records_that_were_not_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the test above could not fail."""
+    """Otherwise the test above could never fail."""
     Query().prepare(tmp_path / "p")
     records, world = QueryRecords(tmp_path / "p" / "m"), World(survives="nothing")
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A file system that stops, forgets, fills up, or kills the process at a chosen step."""
+"""A file system that loses power, fills up, or kills the process at a chosen step."""
 
 import errno
 import gc
@@ -24,16 +24,16 @@ _change = files.change
 
 
 class PowerCut(BaseException):
-    """The lights go out; no handler of ordinary errors sees this."""
+    """The power fails; handlers of ordinary errors do not see this."""
 
 
 class World:
-    """Stands in for `files.change` and counts its steps.
+    """A replacement for `files.change` that counts steps and can lose power before one.
 
     Args:
-        stop_at: The step, counted from 1, before which the power goes; None lets everything pass.
-        survives: What of the unsynced remains: "all", "nothing", or "names" (files are there, but empty
-            or cut off).
+        stop_at: The step, counted from 1, before which the power fails; None for never.
+        survives: What remains of unsynced changes: "all", "nothing", or "names" (files exist, but empty
+            or truncated).
     """
 
     def __init__(self, stop_at: int | None = None, survives: str = "all") -> None:
@@ -59,7 +59,7 @@ class World:
         return result
 
     def cut(self) -> None:
-        """The power goes now."""
+        """The power fails now."""
         self._dead = True
         self._forget()
 
@@ -88,14 +88,14 @@ class World:
         if self._survives == "nothing":
             for path in self._new_names:
                 Path(path).unlink(missing_ok=True)
-            # Directories are synced apart: the worst is that manifests come back and their files do not.
+            # Directories are synced separately; at worst, manifests reappear and their files do not.
             for path, data in self._removed.items():
                 if path.endswith(".json"):
                     Path(path).write_bytes(data)
 
 
 class FullDisk:
-    """Stands in for `files.change`: from a step on nothing can be written any more."""
+    """A replacement for `files.change`: from a given step on, nothing can be written."""
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.steps = 0
@@ -114,7 +114,7 @@ def _refuse() -> None:
 
 
 class Killer(World):
-    """Kills this very process before the step."""
+    """Kills this process before the step."""
 
     def change(self, operation: str, path: str, action: Callable[[], Any]) -> Any:
         self.steps += 1
@@ -153,7 +153,7 @@ class Build:
         ).close()
 
     def check(self, path: Path) -> None:
-        """Nothing is there, or all of it; then the next attempt succeeds."""
+        """There is nothing or everything, and the next attempt succeeds."""
         if not (path / "m" / "versions").exists() or not os.listdir(path / "m" / "versions"):
             self.act(path)
         _check_contents(path, {1: multiset(OLD)})
@@ -180,7 +180,7 @@ class Apply:
 
 
 def _sequenced(keys: range, at: int) -> pa.Table:
-    """Upserts, and deletes of every third key; a few have a greater or smaller sequence."""
+    """Upserts, and deletes of every third key; a few with a greater or smaller sequence."""
     table = pa.table({"id": pa.array(keys, pa.int64()), "name": ["later"] * len(keys)})
     operations = ["upsert" if key % 3 else "delete" for key in keys]
     return (
@@ -224,7 +224,7 @@ class Sequenced:
     @classmethod
     @cache
     def _expected(cls) -> tuple[dict[int, list[str]], list[tuple[int, int, bool]]]:
-        """What each version holds, and what the last one has recorded: no tombstone of the one before."""
+        """The rows of each version, and the records of the last one, without tombstones of the one before."""
         held: list[dict[str, Any]] = OLD.to_pylist()
         expected, latest = {1: multiset(OLD)}, dict[int, tuple[int, bool, int]]()
         for number, step in enumerate(cls.STEPS):
@@ -240,7 +240,7 @@ class Sequenced:
 
 
 class Evolve:
-    """Scenario: columns that are added, renamed and widened, then changes that bring one more along."""
+    """Scenario: adding, renaming and widening columns, then changes that add another one."""
 
     def prepare(self, path: Path) -> None:
         Build().prepare(path)
@@ -327,7 +327,7 @@ class Compact:
             master.compact().close()
 
     def check(self, path: Path) -> None:
-        """All versions from 3 on have the same rows, and at the end nothing is left to do."""
+        """All versions from 3 on have the same rows, and in the end nothing is left to do."""
         with Master.open(path / "m", 3) as master:
             rows = multiset(rows_of(master))
             versions = master.versions()
@@ -339,7 +339,7 @@ class Compact:
             assert 4 <= master.version <= 5
             assert master.compact().version == master.version
             assert (master.revision, len(master.files)) == (3, 1)
-            gc.collect()  # whoever was stopped may still have versions open
+            gc.collect()  # the interrupted attempt may still have versions open
             master.vacuum(keep=1)
             _check_contents(path, {master.version: rows})
             left = sum(len(os.listdir(path / "m" / part)) for part in ("data", "index", "tmp"))
@@ -371,7 +371,7 @@ class Upkeep:
         with Master.open(path / "m") as master:
             assert multiset(rows_of(master)) == _changed()
             assert len(master.files) < 8
-            gc.collect()  # whoever was stopped may still have versions open
+            gc.collect()  # the interrupted attempt may still have versions open
             master.vacuum(keep=1)
             _check_contents(path, {10: _changed()})
             left = sum(len(os.listdir(path / "m" / part)) for part in ("data", "index", "tmp"))
@@ -379,7 +379,7 @@ class Upkeep:
 
 
 class Query:
-    """Scenario: micro-batches of a streaming query; after each of them the master moves on."""
+    """Scenario: micro-batches of a streaming query; after each of them a version is committed."""
 
     QUERY = "0b7e3d9c-4a41-4d3c-9f0e-6f1f2a3b4c5d"
     BATCHES = 4
@@ -400,7 +400,7 @@ class Query:
                 records.end(self.QUERY)
 
     def check(self, path: Path) -> None:
-        """Whatever a task was told before, a repeated one is told again; records are whole."""
+        """A repeated task gets the same answer as before, and records are intact."""
         told = QueryRecords(path / "m").pinned()
         self.move_on(path)
         self.act(path)
@@ -423,7 +423,7 @@ class Query:
 
     @staticmethod
     def move_on(path: Path) -> None:
-        """A newer version of the same pages, by a writer to whom nothing happens."""
+        """Commit a newer version with the same pages, by a writer that is not interrupted."""
         home = Home(path / "m")
         newest = home.read_manifest(home.newest())
         newer = replace(newest, version=newest.version + 1)

@@ -32,8 +32,8 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> adjoin.Master:
     [
         ([], {"on": "number"}, SchemaError, r"must name the key.*write on=\{"),
         (["id AS number"], {"on": "id"}, SchemaError, "has no column 'id'"),
-        (["CAST(id AS string) id"], {}, SchemaError, "int64 in the master and string.*cast the stream"),
-        (["CAST(id AS double) id"], {}, SchemaError, "int64 in the master and double.*cast the stream"),
+        (["CAST(id AS string) id"], {}, SchemaError, "int64 in the master but string.*cast the stream"),
+        (["CAST(id AS double) id"], {}, SchemaError, "int64 in the master but double.*cast the stream"),
         ([], {"columns": ["price"]}, SchemaError, r"no column 'price'; it has \["),
         (["*", "sale AS amount"], {}, SchemaError, "several columns named 'amount'; rename"),
         (["*", "id"], {}, SchemaError, "several columns named 'id'; rename"),
@@ -132,7 +132,7 @@ def query(spark, tmp_path: Path) -> Query:
 def test_a_master_that_is_gone_before_the_start(query):
     away = query.work / "away"
     (query.work / "master").rename(away)
-    with pytest.raises(MasterNotFoundError, match=r"there is no master at .*; make one with Master\.build"):
+    with pytest.raises(MasterNotFoundError, match=r"there is no master at .*; build one with Master\.build"):
         query.run()
     away.rename(query.work / "master")
     query.add_batch()
@@ -146,7 +146,7 @@ def test_a_master_that_goes_while_the_query_runs(query):
         running.processAllAvailable()
         (query.work / "master").rename(away)
         query.add_batch()
-        with pytest.raises(StreamingQueryException, match=r"there is no master at .*; make one with"):
+        with pytest.raises(StreamingQueryException, match=r"there is no master at .*; build one with"):
             running.processAllAvailable()
     finally:
         running.stop()

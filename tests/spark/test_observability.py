@@ -110,7 +110,7 @@ def test_an_error_inside_foreach_batch_and_one_that_spark_raises_for_us(spark, t
         query.processAllAvailable()
     error = adjoin.reason(ended.value)
     assert type(error) is adjoin.MasterNotFoundError
-    assert str(error) == f"there is no master at {tmp_path / 'nowhere'}; make one with Master.build"
+    assert str(error) == f"there is no master at {tmp_path / 'nowhere'}; build one with Master.build"
     hole = pa.table({"id": pa.array([1]), "key": pa.array([None], pa.int64())})
     build(hole, tmp_path / "keys").close()
     rows = etl.surrogate_keys(spark.range(1, 2), tmp_path / "keys", on="id", key="key", txn=("a", 0), **FAST)

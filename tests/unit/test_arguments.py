@@ -53,7 +53,7 @@ def test_local_paths(given: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize("given", FOREIGN)
-def test_other_schemes_are_refused_before_anything_is_made(
+def test_other_schemes_are_refused_before_anything_is_created(
     given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -72,7 +72,7 @@ def test_other_schemes_are_refused_before_anything_is_made(
 
 
 @pytest.mark.parametrize("given", ["", "a\0b", "file://localhost/%00", b"/a", 7, None])
-def test_what_is_no_path_is_refused(given: Any) -> None:
+def test_invalid_paths_are_refused(given: Any) -> None:
     with pytest.raises(OptionError, match="give a path"):
         Master.open(given)
 

@@ -1,4 +1,4 @@
-"""Values at the edge of every option of every operator: taken, or an OptionError; nothing else is raised."""
+"""Extreme values of every option of every operator are accepted or raise an OptionError, nothing else."""
 
 import datetime
 import math
@@ -21,7 +21,7 @@ NEVER: tuple[Any, ...] = (
     *(True, False, np.bool_(True), math.nan, np.float32("nan"), Decimal("NaN"), Decimal("sNaN")),
     *(-1, -(10**400), -math.inf, -0.5, Decimal(-1), np.int64(-1), datetime.timedelta(-1)),
 )
-"""No number of an option."""
+"""Values that are no valid number."""
 NO_WHOLE: tuple[Any, ...] = (0.5, math.inf, 10**400, -0.0, Fraction(1, 3), np.float32(0.5), Decimal(1))
 NUMBERS = (0, 1, 7, 2**31, 2**63, np.int8(3), *NO_WHOLE)
 WHOLE: tuple[str, ...] = (
@@ -75,7 +75,7 @@ def shown(value):
 
 
 def attempt(make: Any, options: dict[str, Any], wrong: dict[str, Any]) -> bool:
-    """Whether an option is taken; it is refused by an error of ours otherwise."""
+    """Whether an option is accepted; otherwise it must be refused by one of adjoin's errors."""
     try:
         make(**{**options, **wrong}).close()
     except AdjoinError:
@@ -97,7 +97,7 @@ def check_option(make: Any, options: dict[str, Any], option: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*TWO, *MANY])
-def test_options_of_joins_of_streams(name):
+def test_options_of_stream_joins(name):
     usual: dict[str, Any] = {"memory": "2MB", "clock": SimulatedClock()}
     if name in TWO:
         usual |= {"left": SCHEMA, "right": SCHEMA, "on": "k"}
@@ -127,7 +127,7 @@ def test_options_of_joins_with_a_master(name, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [*NEVER, 10**400, math.inf, 1e300], ids=shown)
-def test_times_in_which_nothing_arrives(seconds, tmp_path):
+def test_extreme_pauses(seconds, tmp_path):
     if isinstance(seconds, datetime.timedelta):
         seconds = -1
     joins: list[Any] = [TWO["diner"](SCHEMA, SCHEMA, "k", "2MB", clock=SimulatedClock())]
@@ -144,7 +144,7 @@ def test_times_in_which_nothing_arrives(seconds, tmp_path):
 
 
 @pytest.mark.parametrize("deadline", [*NEVER, 10**400, math.inf, 0, 0.0, datetime.timedelta(0)], ids=shown)
-def test_deadlines_that_are_none(deadline, tmp_path):
+def test_invalid_deadlines_are_refused(deadline, tmp_path):
     master = Master.build(pa.table({"k": [1, 2]}), key="k", path=tmp_path / "m")
     with pytest.raises(AdjoinError), SSIJ(master, on="k", deadline=deadline) as join:
         join.push(pa.record_batch({"k": [1]}))
@@ -164,7 +164,7 @@ def test_deadlines_that_are_none(deadline, tmp_path):
     ids=str,
 )
 @pytest.mark.parametrize("clock", [None, SimulatedClock()], ids=["system", "simulated"])
-def test_deadlines_at_the_edge(column, clock, tmp_path):
+def test_extreme_deadlines(column, clock, tmp_path):
     master = Master.build(pa.table({"k": [1, 2]}), key="k", path=tmp_path / "m")
     rows = pa.record_batch({"k": [1] * len(column), "due": column})
     with SSIJ(master, on="k", deadline="due", clock=clock) as join:
@@ -172,7 +172,7 @@ def test_deadlines_at_the_edge(column, clock, tmp_path):
     assert sum(batch.num_rows for batch in found) == 2 * len(column)
 
 
-def test_moments_in_every_unit_are_the_same():
+def test_timestamps_of_every_unit_give_the_same_deadlines():
     for unit, ticks in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
         batch = pa.record_batch(
             {"due": pa.array([1_700_000_000 * ticks], pa.int64()).view(pa.timestamp(unit))}
@@ -183,6 +183,6 @@ def test_moments_in_every_unit_are_the_same():
 
 
 @pytest.mark.parametrize("items", [[1], [()], [("left",)], ["left"], [pa.record_batch({"k": [1]})]])
-def test_items_that_are_none(items):
+def test_invalid_items_are_refused(items):
     with TWO["diner"](SCHEMA, SCHEMA, "k", "2MB", clock=SimulatedClock()) as join, pytest.raises(AdjoinError):
         list(join.run(items))

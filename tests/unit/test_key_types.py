@@ -1,4 +1,4 @@
-"""A key that nothing can equal matches nothing: any two types that can be compared, in all kinds of joins."""
+"""A key without an equal matches nothing: any two comparable types, in all kinds of joins."""
 
 import random
 from itertools import product
@@ -46,7 +46,7 @@ def check_joins(given: pa.DataType, wanted: pa.DataType, *, is_double: bool) -> 
     with DINER(left.schema, right.schema, on=names, memory="2MB") as join:
         found = pa.Table.from_batches(join.run([("left", left), ("right", right)]), schema=join.schema)
     assert sorted(zip(found["l"].to_pylist(), found["r"].to_pylist(), strict=True)) == pairs
-    # MINER takes the codec of one of the two; the other must become its keys.
+    # MINER uses the codec of one of the two types, to which the other is converted.
     schemas = {"a": left.schema, "b": right.schema}
     with MINER(schemas, [f"a.{name} = b.{name}" for name in names], "2MB") as join:
         found = pa.Table.from_batches(join.run([("b", right), ("a", left)]), schema=join.schema)
@@ -72,7 +72,7 @@ def check_master(given: pa.DataType, wanted: pa.DataType, path: Any, how: str) -
 
 
 @pytest.mark.parametrize(("given", "wanted"), FEW, ids=str)
-def test_keys_that_nothing_equals_match_nothing(given, wanted, tmp_path):
+def test_keys_without_an_equal_match_nothing(given, wanted, tmp_path):
     check_joins(given, wanted, is_double=False)
     check_joins(given, wanted, is_double=True)
     check_master(given, wanted, tmp_path / "master", "inner")
@@ -80,14 +80,14 @@ def test_keys_that_nothing_equals_match_nothing(given, wanted, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("given", "wanted"), PAIRS, ids=str)
-def test_keys_of_all_types_that_can_be_compared(given, wanted, tmp_path):
+def test_keys_of_all_comparable_types(given, wanted, tmp_path):
     check_joins(given, wanted, is_double=False)
     check_joins(given, wanted, is_double=True)
     check_master(given, wanted, tmp_path / "inner", "inner")
     check_master(given, wanted, tmp_path / "anti", "anti")
 
 
-def test_ordered_keys_are_kept_in_order():
+def test_ordered_keys_keep_their_order():
     for type_ in TYPES:
         codec = KeyCodec.of(pa.schema([("k", type_)]), ["k"])
         if not codec.ordered or pa.types.is_floating(type_):

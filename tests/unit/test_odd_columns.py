@@ -1,4 +1,4 @@
-"""Columns of any type, nested and encoded, pass all operators: in memory, over the disk, over snapshots."""
+"""Columns of any type, nested or encoded, pass through all operators: in memory, on disk, in snapshots."""
 
 import ast
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def outcomes(first: int, last: int, step: int) -> dict[str, int]:
-    """What became of these cases, in a process of their own: Arrow aborts where it is misused."""
+    """The outcomes of these cases, run in a process of their own, because Arrow aborts when it is misused."""
     ran = subprocess.run(
         [sys.executable, "-m", "tests.odd_columns", str(first), str(last), str(step)],
         cwd=ROOT,
@@ -31,8 +31,8 @@ def outcomes(first: int, last: int, step: int) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_types_that_aborted_the_process_pass():
-    """Each of them through one operator."""
+def test_types_that_once_aborted_the_process():
+    """Each passes through one operator."""
     step = len(OPERATORS) + 1
     counted = outcomes(0, len(KNOWN) * len(OPERATORS), step)
     assert sum(counted.values()) == -(-len(KNOWN) * len(OPERATORS) // step)
@@ -41,7 +41,7 @@ def test_types_that_aborted_the_process_pass():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-def test_types_at_random_pass_all_operators(part):
+def test_random_types_pass_through_all_operators(part):
     cases = 160
     counted = outcomes(part * cases, (part + 1) * cases, 1)
     assert not [outcome for outcome in counted if outcome.startswith("refused")], counted

@@ -1,4 +1,4 @@
-"""Operators that are closed, forked, failed or at work in another thread: AdjoinError, never fewer rows."""
+"""Operators that are closed, forked, failed or used by another thread: an AdjoinError, never missing rows."""
 
 import gc
 import os
@@ -31,7 +31,7 @@ def batch(first: int, rows: int = ROWS) -> pa.RecordBatch:
 
 
 class Subject:
-    """An operator that has rows already, and what to call it with."""
+    """An operator that already has rows, and the arguments of its methods."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.is_stream_join = name in TWO or name in MANY
@@ -75,7 +75,7 @@ class Subject:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Callable[[str], Subject]]:
-    """Makes operators, which are closed in the end."""
+    """A factory of operators, which are closed at the end."""
     subjects: list[Subject] = []
 
     def make(name: str) -> Subject:
@@ -88,7 +88,7 @@ def made(tmp_path: Path) -> Iterator[Callable[[str], Subject]]:
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_results_taken_before_close_and_consumed_after_it_are_an_error(name, made):
+def test_consuming_results_after_close_is_an_error(name, made):
     for call in made(name).calls():
         subject = made(name)
         results = subject.calls()[call]()
@@ -101,7 +101,7 @@ def test_results_taken_before_close_and_consumed_after_it_are_an_error(name, mad
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_results_half_consumed_before_close_are_an_error_after_it(name, made):
+def test_continuing_to_consume_results_after_close_is_an_error(name, made):
     for call in ("push", "run", "finish"):
         subject = made(name)
         if call == "finish":
@@ -115,7 +115,7 @@ def test_results_half_consumed_before_close_are_an_error_after_it(name, made):
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_a_call_while_results_are_half_consumed_is_refused(name, made):
+def test_a_call_is_refused_while_results_are_half_consumed(name, made):
     subject = made(name)
     results = subject.run()
     assert next(results).num_rows
@@ -127,7 +127,7 @@ def test_a_call_while_results_are_half_consumed_is_refused(name, made):
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_another_thread_may_consume_but_not_meanwhile(name, made):
+def test_another_thread_may_consume_results_but_not_at_the_same_time(name, made):
     subject = made(name)
     entered, told = threading.Event(), threading.Event()
     found: list[pa.RecordBatch] = []
@@ -143,7 +143,7 @@ def test_another_thread_may_consume_but_not_meanwhile(name, made):
     thread = threading.Thread(target=lambda: found.extend(results))
     thread.start()
     assert entered.wait(30)
-    with pytest.raises(AdjoinError, match="consumed already"):
+    with pytest.raises(AdjoinError, match="another thread is consuming"):
         next(results)
     for refused in (subject.push, subject.join.close):
         with pytest.raises(AdjoinError, match="another thread"):
@@ -156,7 +156,7 @@ def test_another_thread_may_consume_but_not_meanwhile(name, made):
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_results_after_an_error_are_an_error_and_not_an_end(name, made):
+def test_consuming_results_after_an_error_is_an_error(name, made):
     def wrong() -> Iterator[Any]:
         yield ("nobody", batch(0)) if subject.is_stream_join else pa.record_batch({"x": [1]})
 
@@ -169,7 +169,7 @@ def test_results_after_an_error_are_an_error_and_not_an_end(name, made):
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python warns of a fork where there are threads")
 @pytest.mark.parametrize("name", FORKED)
-def test_a_fork_is_refused_and_its_parent_goes_on(name, made):
+def test_a_fork_is_refused_and_its_parent_continues(name, made):
     subject = made(name)
     found = list(subject.push())
     child = os.fork()
@@ -184,17 +184,17 @@ def test_a_fork_is_refused_and_its_parent_goes_on(name, made):
 
 
 def in_the_child(subject: Subject) -> int:
-    """0 if every call is refused; then it is closed and forgotten."""
+    """0 if every call is refused; closes and drops the operator."""
     try:
         for call in subject.calls().values():
-            with pytest.raises(AdjoinError, match="before its fork"):
+            with pytest.raises(AdjoinError, match="in a fork of the process"):
                 next(call())
         subject.join.close()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # files are closed as they are forgotten
+            warnings.simplefilter("ignore", ResourceWarning)  # files are closed by garbage collection
             del subject.join
             gc.collect()
-    except BaseException as error:  # noqa: BLE001 - there is nobody to raise it to
+    except BaseException as error:  # noqa: BLE001 (nobody could catch it)
         print("in the child:", repr(error), file=sys.stderr)
         return 1
     return 0

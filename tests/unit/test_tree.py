@@ -1,4 +1,4 @@
-"""Rules of the tree that no linter knows."""
+"""Rules of the source tree that no linter checks."""
 
 import ast
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_no_file_is_too_long():
 
 
 def test_no_function_is_too_long():
-    """Its docstring aside. A kernel is one loop that numba compiles whole."""
+    """Not counting its docstring. Kernels may be long, because numba compiles each of them as a whole."""
     long = {}
     for path in FILES:
         if "kernels" in path.parts:
@@ -33,5 +33,5 @@ def test_no_function_is_too_long():
     assert long == {}
 
 
-def test_no_file_or_folder_is_named_after_nothing():
+def test_no_file_or_folder_has_a_meaningless_name():
     assert [path for path in FILES if {path.stem, path.parent.name} & FORBIDDEN_NAMES] == []

@@ -1,4 +1,4 @@
-"""adjoin without Spark: joins in process work, and what needs Spark says so."""
+"""adjoin without Spark: joins in process work, and what needs Spark says how to install it."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["enrich", "etl", "EnrichListener"])
-def test_what_needs_spark_names_the_cure(name):
+def test_what_needs_spark_says_how_to_install_it(name):
     ended = run(f"{WITHOUT_SPARK}\nadjoin.{name}")
     assert ended.stderr.strip().endswith(f"ImportError: adjoin.{name} needs Spark: install adjoin[spark]")
 

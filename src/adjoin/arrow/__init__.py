@@ -1,1 +1,1 @@
-"""What pyarrow leaves to its users: encodings undone, copies that free their memory, sizes of rows."""
+"""What pyarrow leaves to its users: decoding columns, copying rows, measuring them."""

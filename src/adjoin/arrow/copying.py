@@ -1,9 +1,9 @@
-"""Copies of stream rows, in memory that goes back to the system when it is freed.
+"""Copies of stream rows, allocated by the C library.
 
-Arrow's default allocator keeps what is freed for later; a budget that is real cannot afford that.
+Arrow's default allocator keeps freed memory for later. The C library returns large buffers to the system, if
+told so: see `adjoin.memory.heap`.
 """
 
-import ctypes
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,33 +14,17 @@ from adjoin.arrow.encodings import Orders, can_be_decoded, declared_values, is_p
 from adjoin.kernels.types import Array
 
 _POOL = pa.system_memory_pool()
-_LIBC = ctypes.CDLL(None)
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_LARGE_BYTES = 1 << 20
-
-
-def _keep_heap_small() -> None:
-    """Let the C library map large buffers one by one, so that they are the system's again once freed.
-
-    Left alone, glibc takes ever larger ones from its heap, where they leave holes that nobody can use.
-    """
-    if hasattr(_LIBC, "mallopt"):
-        _LIBC.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
-        _LIBC.mallopt(_TRIM_THRESHOLD, _LARGE_BYTES)
-
-
-_keep_heap_small()
 
 
 def take_rows(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
-    """These rows of the batch."""
+    """The given rows of the batch, copied."""
     chosen = _index(rows)
     columns = [pc.take(column, chosen, boundscheck=False, memory_pool=_POOL) for column in batch.columns]
     return batch_of(columns, batch.schema, len(rows))
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with encodings undone: values that can be taken, joined and counted."""
+    """The batch with its columns decoded: their values can be taken, joined and counted."""
     if all(is_plain(field.type) for field in batch.schema):
         return batch
     schema = pa.schema([field.with_type(plain_type(field.type)) for field in batch.schema])
@@ -48,7 +32,7 @@ def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with these columns and without rows."""
+    """An empty batch with this schema."""
     orders = Orders()
     columns = [
         declared_values(pa.nulls(0, plain_type(field.type)), field.type, orders, ()) for field in schema
@@ -57,12 +41,12 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of such a batch, in which every column can be null."""
+    """The schema of `plain_columns`, with every column nullable."""
     return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
 
 
 def can_be_taken(type_: pa.DataType) -> bool:
-    """Whether Arrow can pick values of this type, and put them back into its encoding."""
+    """Whether Arrow can take values of this type, and restore its encoding."""
     try:
         pc.take(pa.nulls(1, plain_type(type_)), _index(np.zeros(1, np.int64)))
     except pa.ArrowNotImplementedError:
@@ -71,23 +55,23 @@ def can_be_taken(type_: pa.DataType) -> bool:
 
 
 def _index(rows: Array) -> pa.Array:
-    """Row numbers for Arrow. `pa.array` would import pandas first, which takes longer than a join."""
+    """Row numbers as an Arrow array. `pa.array` would import pandas, which takes longer than a join."""
     rows = np.ascontiguousarray(rows)
     return pa.Array.from_buffers(pa.from_numpy_dtype(rows.dtype), len(rows), [None, pa.py_buffer(rows)])
 
 
 def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
-    """One array of all these, one behind the other."""
+    """Concatenate arrays."""
     return pa.concat_arrays(arrays, memory_pool=_POOL)
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of all these, one behind the other."""
+    """Concatenate batches."""
     return pa.concat_batches(batches, memory_pool=_POOL)
 
 
 def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, without a hold on memory beyond its own rows."""
+    """The batch, copied if its buffers hold more than its own rows."""
     if batch.get_total_buffer_size() <= batch.nbytes + 64 * batch.num_columns:
         return batch
     columns = [join_arrays([column, column.slice(0, 0)]) for column in batch.columns]
@@ -95,7 +79,7 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def batch_of(columns: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """A batch of these columns, or of so many rows without any."""
+    """A batch of these columns, or one with this number of rows and no columns."""
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

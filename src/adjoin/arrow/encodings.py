@@ -1,7 +1,7 @@
-"""Encoded columns: views, dictionaries, run ends, extensions, at any depth, as plain values and back.
+"""Decoding columns to plain values and back: views, dictionaries, run ends and extensions, at any depth.
 
-Rows are kept, measured and compared as plain values: batches of a stream have dictionaries of their own, and
-a result holds values of several. They come out in the type they came in with.
+Rows are kept, measured and compared as plain values, because each batch of a stream has its own dictionaries,
+and a result has values of several batches. Columns are emitted in the type in which they arrived.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,7 +16,7 @@ from adjoin.errors import SchemaError
 from adjoin.kernels.types import Array
 
 Path = tuple[Hashable, ...]
-"""A column, and the way from there to a value inside of it."""
+"""A column, and the path from there to a nested value."""
 _LEAST_INDEX_BITS = 32
 _ENCODED = {pa.string_view().id, pa.binary_view().id, pa.dictionary(pa.int8(), pa.int8()).id}
 
@@ -38,7 +38,7 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def is_plain(type_: pa.DataType) -> bool:
-    """Whether values of this type are plain already."""
+    """Whether values of this type are plain."""
     if type_.num_fields:
         return bool(type_.equals(plain_type(type_)))
     is_encoded = isinstance(type_, pa.BaseExtensionType) or type_.id in _ENCODED
@@ -46,7 +46,7 @@ def is_plain(type_: pa.DataType) -> bool:
 
 
 def declared_type(type_: pa.DataType) -> pa.DataType:
-    """The type in which a stream column of this type comes out: narrow indices and run ends are widened."""
+    """The type in which a stream column of this type is emitted: narrow indices and run ends are widened."""
     is_ = pa.types
     if is_.is_dictionary(type_):
         is_narrow = type_.index_type.bit_width < _LEAST_INDEX_BITS
@@ -81,12 +81,19 @@ def _changed_field(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]
 
 
 def is_list_view(type_: pa.DataType) -> bool:
-    """Whether this is a list whose offsets need not grow."""
+    """Whether this is a list view, whose offsets need not be ascending."""
     return bool(pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_))
 
 
+def has_offsets(type_: pa.DataType) -> bool:
+    """Whether this is a string or binary of varying length, stored with offsets."""
+    is_ = pa.types
+    is_short = is_.is_string(type_) or is_.is_binary(type_)
+    return bool(is_short or is_.is_large_string(type_) or is_.is_large_binary(type_))
+
+
 def offsets_of(array: pa.Array) -> NDArray[np.int32] | NDArray[np.int64]:
-    """The offsets of a string, binary, list or map array: its length + 1, slices respected."""
+    """The offsets of a string, binary, list or map array, one more than its length; respects slices."""
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     wide = wide or pa.types.is_large_list(array.type)
     dtype = np.dtype(np.int64 if wide else np.int32)
@@ -117,7 +124,7 @@ def plain_values(array: pa.Array) -> pa.Array:
 
 
 def _plain_list(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A list view, whose items may lie anywhere, as a list."""
+    """A list view, whose items may be in any order, as a list."""
     is_null = _is_null(array)
     sizes = array.sizes.to_numpy(zero_copy_only=False).astype(np.int64)
     if is_null is not None:
@@ -132,28 +139,28 @@ def _plain_list(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 class Orders:
-    """What ordered dictionaries of columns are ordered by, so that results are ordered alike.
+    """The orders of ordered dictionaries, by column, so that results have the same order as the input.
 
-    Batches may bring different dictionaries, one of which has all values of the other in the same order.
+    Batches may have different dictionaries if one contains all values of the other, in the same order.
     """
 
     def __init__(self) -> None:
         self._by_path: dict[Path, pa.Array] = {}
 
     def note_columns(self, batch: pa.RecordBatch, *path: Hashable) -> None:
-        """A batch has come.
+        """Record the orders of all columns of a batch.
 
         Raises:
-            SchemaError: The order of a column contradicts the one before.
+            SchemaError: The order of a column contradicts an earlier one.
         """
         for field, column in zip(batch.schema, batch.columns, strict=True):
             self.note((*path, field.name), column)
 
     def note(self, path: Path, array: pa.Array) -> None:
-        """A column has come, or a part of it.
+        """Record the orders of a column, or of a part of it.
 
         Raises:
-            SchemaError: Its order contradicts the one before.
+            SchemaError: The order contradicts an earlier one.
         """
         type_ = array.type
         if not has_order(type_):
@@ -180,21 +187,21 @@ class Orders:
         if _lies_in(new, known):
             return known
         raise SchemaError(
-            f"batches have ordered dictionaries {known.to_pylist()!s:.100} and "
-            f"{new.to_pylist()!s:.100} in column {_name(path)!r}, neither of which has all values of the "
-            "other in the same order; give every batch the whole dictionary, or cast the column to its values"
+            f"column {_name(path)!r} has the ordered dictionaries {known.to_pylist()!s:.100} and "
+            f"{new.to_pylist()!s:.100}, neither of which contains all values of the other in the same order; "
+            "give every batch the same dictionary, or cast the column to its values"
         )
 
     def of(self, path: Path, type_: pa.DataType) -> pa.Array:
-        """The dictionary of this column, empty if no row has come."""
+        """The dictionary of this column, empty if there was no row yet."""
         return self._by_path.get(path, pa.nulls(0, plain_type(type_.value_type)))
 
     def dump(self) -> list[tuple[Path, pa.Array]]:
-        """All that is known."""
+        """All recorded orders."""
         return list(self._by_path.items())
 
     def load(self, path: Path, order: pa.Array) -> None:
-        """Take in what `dump` gave."""
+        """Restore an order from `dump`."""
         self._by_path[path] = order
 
 
@@ -203,7 +210,7 @@ def _name(path: Path) -> str:
 
 
 def has_order(type_: pa.DataType) -> bool:
-    """Whether there is an ordered dictionary in it."""
+    """Whether the type contains an ordered dictionary."""
     if isinstance(type_, pa.BaseExtensionType):
         return has_order(type_.storage_type)
     if pa.types.is_dictionary(type_):
@@ -212,13 +219,13 @@ def has_order(type_: pa.DataType) -> bool:
 
 
 def _lies_in(some: pa.Array, all_: pa.Array) -> bool:
-    """Whether all values are among the others, in the same order."""
+    """Whether the second array contains all values of the first, in the same order."""
     at = pc.index_in(some, value_set=all_)
     return at.null_count == 0 and bool((np.diff(at.to_numpy(zero_copy_only=False)) > 0).all())
 
 
 def declared_values(array: pa.Array, type_: pa.DataType, orders: Orders, path: Path) -> pa.Array:
-    """Plain values in a type that has them as its `plain_type`."""
+    """Plain values, encoded again as a type whose `plain_type` they have."""
     if array.type.equals(type_):
         return array
     if isinstance(type_, pa.BaseExtensionType):
@@ -258,7 +265,7 @@ def _dictionary_of(array: pa.Array, type_: pa.DataType, orders: Orders, path: Pa
 
 
 def _numbered(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Numbers, and the values that they stand for; of values that Arrow cannot compare, each has its own."""
+    """Dictionary indices, and the values they stand for; values that Arrow cannot compare are not shared."""
     try:
         encoded = array.dictionary_encode()
     except pa.ArrowNotImplementedError:
@@ -267,7 +274,7 @@ def _numbered(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _runs_of(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Values, and where the run of each ends; of values that Arrow cannot compare, each is its own run."""
+    """Values, and where the run of each ends; each value that Arrow cannot compare is a run of its own."""
     try:
         encoded = pc.run_end_encode(array, run_end_type=pa.int64())
     except pa.ArrowNotImplementedError:
@@ -286,7 +293,7 @@ def _validity(is_null: Array | None) -> pa.Buffer | None:
 def _with_children(
     array: pa.Array, type_: pa.DataType, change: Callable[[pa.Array, pa.DataType, int], pa.Array]
 ) -> pa.Array:
-    """A struct, list or map with other children of the same lengths."""
+    """A struct, list or map with converted children."""
     buffers = [_validity(_is_null(array))]
     if pa.types.is_struct(type_):
         children = [change(array.field(at), type_.field(at).type, at) for at in range(type_.num_fields)]
@@ -302,7 +309,7 @@ def _with_children(
 
 
 def can_be_decoded(type_: pa.DataType) -> bool:
-    """Whether values of this type can become plain ones, and these such values again."""
+    """Whether values of this type can be decoded to plain values and encoded again."""
     try:
         plain_values(declared_values(pa.nulls(1, plain_type(type_)), type_, Orders(), ()))
         declared_type(type_)
@@ -313,9 +320,9 @@ def can_be_decoded(type_: pa.DataType) -> bool:
 
 
 def can_be_numbered(type_: pa.DataType) -> bool:
-    """Whether some of the values of an array can be put into an array of exactly this type.
+    """Whether any selection of values can be encoded as exactly this type.
 
-    Values that Arrow cannot compare have a number each, for which narrow indices may be too few.
+    Values that Arrow cannot compare get a dictionary entry each, for which narrow indices may not suffice.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return can_be_numbered(type_.storage_type)
@@ -326,7 +333,7 @@ def can_be_numbered(type_: pa.DataType) -> bool:
 
 
 def _check_order(type_: Any) -> None:
-    """Raise an ArrowNotImplementedError if values that are ordered cannot be compared."""
+    """Raise an ArrowNotImplementedError if the values of an ordered dictionary cannot be compared."""
     if isinstance(type_, pa.BaseExtensionType):
         return _check_order(type_.storage_type)
     if pa.types.is_dictionary(type_):

@@ -1,4 +1,4 @@
-"""How many bytes each row adds to an Arrow IPC message, for columns of every type."""
+"""The bytes that each row adds to an Arrow IPC message, for columns of every type."""
 
 from functools import lru_cache
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.arrow.copying import plain_columns
-from adjoin.arrow.encodings import is_plain, offsets_of, plain_type
+from adjoin.arrow.encodings import has_offsets, is_plain, offsets_of, plain_type
 from adjoin.kernels.types import Array
 
 _PADDING_BYTES = 8  # every buffer of an IPC body ends at a multiple of this
@@ -17,10 +17,10 @@ Bits = NDArray[np.int64] | int
 
 
 def row_bytes(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Upper bound of the bytes that each row adds to the body of a message, `without_neighbours`.
+    """Upper bound of the bytes that each row adds to the body of a message, `without_neighbors`.
 
     A nullable column counts its validity bit whether or not this batch has nulls, so that the
-    bound of a row does not depend on the rows that happen to stand beside it.
+    bound of a row does not depend on the other rows of its batch.
     """
     fixed = _fixed_row_bytes(batch.schema)
     if fixed is not None:
@@ -33,7 +33,7 @@ def row_bytes(batch: pa.RecordBatch) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def _fixed_row_bytes(schema: pa.Schema) -> int | None:
-    """What `row_bytes` says of every row where all columns have a fixed width, else None."""
+    """The result of `row_bytes` for every row, if all columns have a fixed width; otherwise None."""
     bits: Bits = 0
     for field in schema:
         if pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType):
@@ -46,7 +46,7 @@ def _fixed_row_bytes(schema: pa.Schema) -> int | None:
 
 
 def sizes_of(batch: pa.RecordBatch) -> Array | None:
-    """Bytes of each row; None where all columns have a fixed width."""
+    """Bytes of each row; None if all columns have a fixed width."""
     return None if fixed_row_bytes(batch.schema) else row_bytes(batch)
 
 
@@ -60,7 +60,7 @@ def can_be_measured(type_: pa.DataType) -> bool:
 
 
 def fixed_row_bytes(schema: pa.Schema) -> int:
-    """Bytes of a row where all columns have a fixed width, else 0."""
+    """Bytes of a row if all columns have a fixed width, otherwise 0."""
     total = 0
     for field in schema:
         try:
@@ -71,10 +71,10 @@ def fixed_row_bytes(schema: pa.Schema) -> int:
 
 
 def row_larger_than(limit_bytes: int, batch: pa.RecordBatch) -> tuple[int, int] | None:
-    """The first row found that takes more than so many bytes, and how many; None if all take less.
+    """A row that takes more than `limit_bytes`, and its size; None if there is none.
 
-    A row takes the bytes of its values, those of the offset of each string, binary or list (4, or 8 if they
-    are large) and a bit for each value that may be null; encodings such as dictionaries are undone.
+    The size of a row is that of its decoded values, of the offset of each string, binary or list (4 bytes,
+    or 8 for the large types), and a bit for each value that may be null.
     """
     has_plain_columns = all(is_plain(field.type) for field in batch.schema)
     if has_plain_columns and batch.nbytes + len(batch.schema) < limit_bytes:
@@ -89,27 +89,27 @@ def row_larger_than(limit_bytes: int, batch: pa.RecordBatch) -> tuple[int, int] 
     return None
 
 
-def without_neighbours(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy whose buffers hold its own rows alone.
+def without_neighbors(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A copy whose buffers hold only its own rows.
 
-    Arrow serializes a slice with up to 63 bytes of its neighbours in each buffer, and a nested column
+    Arrow serializes a slice with up to 63 bytes of neighboring rows in each buffer, and a nested column
     whose slice has no items with the offsets of all items of the whole column.
     """
     return batch.take(pa.array(np.arange(batch.num_rows)))
 
 
 def message_of(batch: pa.RecordBatch, limit_bytes: int) -> pa.Buffer:
-    """The batch as a message of at most so many bytes, for which `row_bytes` says that there is room."""
+    """The batch as a message of at most `limit_bytes`, which must suffice according to `row_bytes`."""
     message = batch.serialize()
     if message.size > limit_bytes:
-        message = without_neighbours(batch).serialize()
+        message = without_neighbors(batch).serialize()
     if message.size > limit_bytes:
-        raise ValueError(f"{batch.num_rows} rows take {message.size} bytes, not {limit_bytes}")
+        raise ValueError(f"{batch.num_rows} rows take {message.size} bytes, more than {limit_bytes}")
     return message
 
 
 def message_overhead(schema: pa.Schema) -> int:
-    """Upper bound of the bytes of a message with these columns beside those `row_bytes` counts."""
+    """Upper bound of the bytes of a message with these columns, in addition to those `row_bytes` counts."""
     nulls = [pa.nulls(1, field.type) for field in schema]
     message = pa.record_batch(nulls, schema=schema).serialize()
     metadata_bytes = 8 + int.from_bytes(message[4:8].to_pybytes(), "little")
@@ -126,7 +126,7 @@ def _row_bits(array: pa.Array, nullable: bool) -> Bits:
 
 
 def _value_bits(array: pa.Array, kind: pa.DataType) -> Bits:
-    if _is_text(kind):
+    if has_offsets(kind):
         offsets = offsets_of(array)
         bounds = offsets.astype(np.int64)
         return 8 * (bounds[1:] - bounds[:-1] + offsets.itemsize)
@@ -168,24 +168,15 @@ def _list_bits(array: pa.Array, child_bits) -> NDArray[np.int64]:  # type: ignor
     return sums + 8 * offsets.itemsize
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
-
-
 def _buffer_padding(kind: pa.DataType) -> int:
-    """Padding of all buffers of a column, with the one offset more than rows and the last bitmap byte."""
+    """Padding of all buffers of a column, including the extra offset and the last byte of the bitmap."""
     if isinstance(kind, pa.BaseExtensionType):
         return _buffer_padding(kind.storage_type)
     own = 2 * _PADDING_BYTES
-    if _is_text(kind):
+    if has_offsets(kind):
         return own + 2 * _PADDING_BYTES
     if kind.num_fields:
-        # One padding more than needed for the struct of entries inside a map.
+        # For a map this is one padding too many, because of the struct of its entries.
         children = sum(_buffer_padding(kind.field(at).type) for at in range(kind.num_fields))
         return own + 2 * _PADDING_BYTES + children
     return own

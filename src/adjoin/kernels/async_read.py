@@ -1,9 +1,9 @@
-"""Pages from disk to arena with many reads in flight, through the kernel's queue for asynchronous I/O.
+"""Reading pages into the arena with many reads in flight, through Linux asynchronous I/O.
 
-An operation is one `preadv` of a scan, or of a part of it if it has many pages. Layout of the two
-structures of the system, as int64 words:
+An operation is one `preadv` of a scan, or of a part of a scan that has many pages. The layout of the two
+kernel structures, as int64 words:
 
-    iocb:   0 data   1 key, flags   2 opcode | descriptor << 32   3 vectors   4 their number
+    iocb:   0 data   1 key, flags   2 opcode | descriptor << 32   3 vectors   4 number of vectors
             5 offset   6, 7 unused
     event:  0 data   1 iocb   2 result   3 unused
 """
@@ -11,8 +11,8 @@ structures of the system, as int64 words:
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.libc import syscall
 from adjoin.kernels.pages import (
     PAGE_DAMAGED,
@@ -30,16 +30,16 @@ _MOST_INTERRUPTIONS = 1 << 20
 
 
 class Operations(NamedTuple):
-    """Memory of the operations that can be in flight, and the queue they go through.
+    """Memory for the operations that can be in flight, and their queue.
 
     Attributes:
         context: The queue.
-        submit_call: Number of the system call that hands operations over.
-        collect_call: Number of the one that waits for them.
+        submit_call: Number of the system call that submits operations.
+        collect_call: Number of the system call that waits for them.
         control: The control block of each operation.
-        vectors: Its pieces of memory.
-        pointers: Addresses of control blocks to hand over.
-        events: Events that have come.
+        vectors: The pieces of memory that each operation fills.
+        pointers: Addresses of the control blocks to submit.
+        events: Receives the events of finished operations.
         pages: First page, last page and bytes of each operation.
     """
 
@@ -53,9 +53,9 @@ class Operations(NamedTuple):
     pages: Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _prepare(ops: Operations, op: int, reads: Reads, page: int, last_of_scan: int) -> int:
-    """Make an operation that reads pages of a scan from `page` on; returns the last of them."""
+    """Set up an operation that reads pages of a scan from `page` on; returns the last page it reads."""
     used, total, last = fill_vectors(reads, ops.vectors[op], page, last_of_scan)
     ops.control[op, 0] = op
     ops.control[op, 2] = _PREADV | np.int64(reads.descriptor[page]) << 32
@@ -66,9 +66,9 @@ def _prepare(ops: Operations, op: int, reads: Reads, page: int, last_of_scan: in
     return last
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _submit(ops: Operations, count: int) -> int:
-    """Hand operations over; returns how many were taken, fewer than given only if the system refuses."""
+    """Submit operations; returns how many were accepted, fewer than `count` only if the system refuses."""
     done = 0
     while done < count:
         rest = ops.pointers.ctypes.data + 8 * done
@@ -79,9 +79,9 @@ def _submit(ops: Operations, count: int) -> int:
     return done
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _collect(ops: Operations) -> int:
-    """Wait for events, again when a signal interrupts; returns how many have come, 0 if that fails."""
+    """Wait for events, again after an interrupting signal; returns their number, 0 on failure."""
     for _ in range(_MOST_INTERRUPTIONS):
         room = len(ops.events) // 4
         count = syscall(ops.collect_call, ops.context, 1, room, ops.events.ctypes.data, 0)
@@ -90,9 +90,9 @@ def _collect(ops: Operations) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _receive(ops: Operations, op: int, result: int, reads: Reads) -> tuple[int, int]:
-    """Look at an operation that is over: as `read_scans`."""
+    """Check a finished operation; returns the same as `read_scans`."""
     if result != ops.pages[op, 2]:
         return READ_FAILED, ops.pages[op, 0]
     for page in range(ops.pages[op, 0], ops.pages[op, 1] + 1):
@@ -101,14 +101,14 @@ def _receive(ops: Operations, op: int, result: int, reads: Reads) -> tuple[int, 
     return READ, -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_scans_ahead(
     ops: Operations, scan_first: Array, scan_last: Array, begin: int, end: int, reads: Reads
 ) -> tuple[int, int]:
-    """As `read_scans`, with as many operations in flight as there is room for.
+    """Like `read_scans`, with as many operations in flight as there is room for.
 
-    After a failure no new operation is begun, but those under way are waited for: they write to the
-    arena. READ_LOST says that this was not possible.
+    After a failure no new operation is started, but those in flight are awaited, because they write to the
+    arena. READ_LOST means that awaiting them failed.
     """
     free = np.arange(len(ops.pointers))
     free_count = len(free)

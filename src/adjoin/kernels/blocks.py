@@ -1,16 +1,16 @@
-"""Blocks of a mapped index or filter, verified by their sums after they were used.
+"""Blocks of a memory-mapped index or filter, each verified by its sum after it was used.
 
-What is mapped can change at any time, as the file does. So whatever lies there, kernels stay within their
-arrays, and what was decided by a block counts only if the block has, afterwards, the sum that was noted when
-the file was opened.
+Mapped memory can change at any time, because the file can. So kernels stay within their arrays whatever they
+read, and a result counts only if the blocks it came from still have, afterwards, the sums that were recorded
+when the file was opened.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from adjoin.kernels.bloom import WORDS_PER_BLOCK, first_word, has_bits
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.hashing import hash_word
 from adjoin.kernels.search import first_above, first_not_below, first_not_below_from
 from adjoin.kernels.types import Array
@@ -39,15 +39,15 @@ class Entries(NamedTuple):
     checksum: Array
 
 
-# A sum is much faster than XXH64 and enough for so few words that each has a pad of its own. The sum of
-# products of the halves of each padded word tells what stands where; the plain sum of the words shows every
-# single change for certain.
+# Such a sum is much faster than XXH64, and strong enough for blocks so small that each word has a pad of its
+# own. The products of the halves of each padded word depend on the position of the words; the plain sum
+# detects every change of a single word for certain.
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum_keys(first: Array, last: Array, block: int) -> Any:
     begin, end = block * ENTRIES, min((block + 1) * ENTRIES, len(first))
-    # Slices, so that the compiler sees that no index is negative and works on many words at a time.
+    # Slices show the compiler that no index is negative, so that it vectorizes the loop.
     firsts, lasts, pads = first[begin:end], last[begin:end], _PADS[ENTRIES:]
     products, total = np.uint64(0), np.uint64(0)
     for i in range(len(firsts)):
@@ -58,7 +58,7 @@ def _sum_keys(first: Array, last: Array, block: int) -> Any:
     return hash_word(products ^ (total * _MIX))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum_places(entries: Entries, block: int) -> Any:
     begin, end = block * ENTRIES, min((block + 1) * ENTRIES, len(entries.first))
     file, start = entries.file[begin:end], entries.block[begin:end]
@@ -75,7 +75,7 @@ def _sum_places(entries: Entries, block: int) -> Any:
     return hash_word(products ^ (total * _MIX))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum_words(words: Array, block: int) -> Any:
     begin = block * FILTER_WORDS
     products, total = np.uint64(0), np.uint64(0)
@@ -88,15 +88,15 @@ def _sum_words(words: Array, block: int) -> Any:
     return np.uint32(hash_word(products ^ (total * _MIX)) & _LOW)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_entries(entries: Entries, key_sums: Array, place_sums: Array) -> None:
-    """The sums of every block."""
+    """Compute both sums of every block of an index."""
     for block in range(len(key_sums)):
         key_sums[block] = _sum_keys(entries.first, entries.last, block)
         place_sums[block] = _sum_places(entries, block)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_entries(entries: Entries, key_sums: Array, place_sums: Array, pages: Array, taken: Entries) -> int:
     """Copy the entries of these pages; returns SOUND, or the block that is damaged."""
     first, last = entries.first, entries.last
@@ -121,7 +121,7 @@ def take_entries(entries: Entries, key_sums: Array, place_sums: Array, pages: Ar
     return SOUND
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def locate_in_blocks(
     entries: Entries,
     key_sums: Array,
@@ -132,7 +132,7 @@ def locate_in_blocks(
     start: Array,
     stop: Array,
 ) -> int:
-    """As `locate_pages`; the fences are the first and last key of each block.
+    """Like `locate_pages`; the fences are the first and last key of each block.
 
     Returns:
         SOUND, or the block that is damaged.
@@ -177,9 +177,9 @@ def locate_in_blocks(
     return SOUND
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_keys_in_blocks(words: Array, sums: Array, keys: Array, found: Array) -> int:
-    """As `has_keys`; what says that a key is absent is verified, for it would lose rows.
+    """Like `has_keys`, but blocks that report a key absent are verified: a false one would lose rows.
 
     Returns:
         SOUND, or the block that is damaged.
@@ -196,8 +196,8 @@ def has_keys_in_blocks(words: Array, sums: Array, keys: Array, found: Array) -> 
     return SOUND
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_filter(words: Array, sums: Array) -> None:
-    """The sums of every block of a filter."""
+    """Compute the sum of every block of a filter."""
     for block in range(len(sums)):
         sums[block] = _sum_words(words, block)

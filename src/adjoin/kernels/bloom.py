@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import inline_kernel, kernel
 from adjoin.kernels.hashing import hash_word
 from adjoin.kernels.types import Array
 
@@ -16,22 +16,22 @@ _SALTS = np.array(
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def first_word(hashed: Any, block_count: Any) -> Any:
-    """The first word of the block of a hash."""
-    # The high half picks the block by multiplication, which needs no power of two and no division.
+    """The first word of the block that belongs to a hash."""
+    # Multiplying by the high half picks a block without a division, for any number of blocks.
     return np.int64(((hashed >> np.uint64(32)) * block_count) >> np.uint64(32)) * 8
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _bit(hashed: Any, lane: int) -> Any:
     low = hashed & _LOW
     return np.uint32(1) << np.uint32(((low * np.uint64(_SALTS[lane])) & _LOW) >> np.uint64(27))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_bits(words: Array, first: int, hashed: Any) -> bool:
-    """Whether all bits of a hash are set in the block that begins with this word."""
+    """Whether all bits of a hash are set in the block that starts at word `first`."""
     present = True
     for lane in range(8):
         if words[first + lane] & _bit(hashed, lane) == 0:
@@ -40,9 +40,9 @@ def has_bits(words: Array, first: int, hashed: Any) -> bool:
     return present
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_keys(words: Array, keys: Array) -> None:
-    """Put every key (int64) into the filter."""
+    """Add all keys (int64) to the filter."""
     block_count = np.uint64(len(words) // 8)
     for row in range(len(keys)):
         hashed = hash_word(np.uint64(keys[row]))
@@ -51,9 +51,9 @@ def add_keys(words: Array, keys: Array) -> None:
             words[first + lane] |= _bit(hashed, lane)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_keys(words: Array, keys: Array, found: Array) -> None:
-    """Set ``found[i]`` to False where key i was never added, else (nearly always only then) to True."""
+    """Set ``found[i]`` to False if key i was never added; True may, rarely, be a false positive."""
     block_count = np.uint64(len(words) // 8)
     for row in range(len(keys)):
         hashed = hash_word(np.uint64(keys[row]))

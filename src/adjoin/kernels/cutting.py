@@ -1,15 +1,15 @@
-"""Where pages begin and end, and the last touches to their bytes."""
+"""Where pages begin and end, and how their messages are completed."""
 
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import inline_kernel, kernel
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_rows(row_bytes: Array, limit_bytes: int, starts: Array) -> int:
     """Fill pages greedily: write the first row of each page to `starts`, return the number of pages.
 
@@ -26,11 +26,11 @@ def cut_rows(row_bytes: Array, limit_bytes: int, starts: Array) -> int:
     return pages
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_groups(row_bytes: Array, groups: Array, keep_bytes: int, limit_bytes: int, starts: Array) -> int:
-    """As `cut_rows`, for rows of pages that are written again (`groups`: their old page, ascending).
+    """Like `cut_rows`, for rows of pages that are rewritten (`groups`: the old page of each, ascending).
 
-    Rows of one group stay one page while they take no more than `keep_bytes`; a group that has
+    The rows of a group stay one page as long as they take no more than `keep_bytes`; a group that has
     outgrown this is cut at `limit_bytes`. No page holds rows of two groups.
     """
     pages = 0
@@ -53,27 +53,27 @@ def cut_groups(row_bytes: Array, groups: Array, keep_bytes: int, limit_bytes: in
     return pages
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _int32_at(data: Array, at: int) -> Any:
     return np.int64(data[at : at + 4].view(np.int32)[0])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _uint16_at(data: Array, at: int) -> Any:
     return np.int64(data[at]) | (np.int64(data[at + 1]) << np.int64(8))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _body_length_at(data: Array, message: int) -> Any:
-    """Where `bodyLength` (field 3 of the Message table) of the message that starts at `message` stands."""
+    """Position of `bodyLength` (field 3 of the Message table) in the message that starts at `message`."""
     table = message + 8 + _int32_at(data, message + 8)
     vtable = table - _int32_at(data, table)
     return table + _uint16_at(data, vtable + 4 + 2 * 3)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seal_messages(data: Array, starts: Array, stops: Array, metadata_bytes: Array, checksums: Array) -> None:
-    """Let the body of each message ``data[start:stop]`` include its padding; put down its checksum.
+    """Extend the body of each message ``data[start:stop]`` over its padding, and compute its checksum.
 
     `metadata_bytes` receives the length of each message's prefix and metadata.
     """

@@ -1,17 +1,17 @@
-"""Values of (slot, row) places, copied out of the pages in the arena into Arrow buffers.
+"""Values at (slot, row) places, copied from the pages in the arena into Arrow buffers.
 
 A page lies in the arena as the bytes of its Arrow message; `offset[slot]` is where one of its
 buffers begins, counted from `base[slot]`, or negative where the page has none (a column without nulls).
 
-Whatever pages and offsets say, nothing outside of a slot is read: kernels return SOUND, or a slot of which
-something outside was wanted. `rooms` are the bytes of a slot, and of the last one. Places are looked at first
-and copied then: the loop that copies waits for memory, and the fewer steps it has, the more places are on
-their way at once.
+Nothing outside of a slot is ever read, whatever the pages and offsets say: a kernel returns SOUND, or a slot
+whose page refers to bytes outside of it. `rooms` holds the size of a slot, and that of the last one. Places
+are computed first and copied in a second loop: that loop waits for memory, and the shorter its body, the more
+loads are in flight at once.
 """
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import inline_kernel, kernel
 from adjoin.kernels.libc import memcpy
 from adjoin.kernels.types import Array
 
@@ -19,13 +19,13 @@ SOUND = -1
 _NOWHERE = -1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def room_of(slot: int, slots: int, room: int, last_room: int) -> int:
-    """Bytes of a slot, of so many; numbers alone, for to pass arrays costs more than the rest in a loop."""
+    """Bytes of one of `slots` slots; takes numbers, because passing arrays would cost more than the rest."""
     return last_room if slot == slots - 1 else room
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def any_present(slots: Array, offset: Array) -> bool:
     present = False
     for i in range(len(slots)):
@@ -33,13 +33,13 @@ def any_present(slots: Array, offset: Array) -> bool:
     return present
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_places(
     base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, width: int, more: int
 ) -> tuple[Array, int]:
-    """Where the value of each place begins in the arena, and `more` bytes behind it are in its slot as well.
+    """Where each place's value begins in the arena, if it and the `more` bytes after it lie in the slot.
 
-    _NOWHERE where the page has no such buffer, or would have it outside of its slot.
+    _NOWHERE where the page has no such buffer, or where the value would lie outside of its slot.
     """
     room, last_room, last = rooms[0], rooms[1], len(base) - 1
     found = np.empty(len(slots), np.int64)
@@ -54,11 +54,11 @@ def _find_places(
     return found, bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_bits(
     arena: Array, base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, out: Array
 ) -> tuple[int, int]:
-    """Copy one bit per place (set where the page has no such buffer); returns the number of zeros too."""
+    """Copy one bit per place (1 where the page has no such buffer); also returns the number of zeros."""
     places, bad = _find_places(base, rooms, offset, slots, rows >> 3, 1, 0)
     zeros = 0
     for i in range(len(slots)):
@@ -72,7 +72,7 @@ def gather_bits(
     return zeros, bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_words(
     arena: Array, base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, out: Array
 ) -> int:
@@ -84,11 +84,11 @@ def gather_words(
     return bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_wide(
     arena: Array, base: Array, rooms: Array, offset: Array, slots: Array, rows: Array, width: int, out: Array
 ) -> int:
-    """Copy `width` bytes per place; `out` is zeros."""
+    """Copy `width` bytes per place into `out`, which must be zeroed."""
     source = arena.ctypes.data
     target = out.ctypes.data
     places, bad = _find_places(base, rooms, offset, slots, rows, width, 0)
@@ -98,7 +98,7 @@ def gather_wide(
     return bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_spans(
     arena: Array,
     base: Array,
@@ -110,9 +110,10 @@ def gather_spans(
     begin: Array,
     out: Array,
 ) -> int:
-    """Where each place's list items begin in its page, and the running total of their number.
+    """Where each place's list items begin in its page, and the running total of their counts.
 
-    `arena` is a view of the width of the offsets. No span of a page ends behind `most` times its room.
+    `arena` is a view whose items are as wide as the offsets. A span that ends beyond `most` times the room
+    of its slot is damage.
     """
     width = arena.itemsize
     places, bad = _find_places(base, rooms, offset, slots, rows, width, width)
@@ -134,7 +135,7 @@ def gather_spans(
     return bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_extents(
     arena: Array,
     base: Array,
@@ -148,7 +149,7 @@ def gather_extents(
 ) -> int:
     """Where each place's bytes begin in the arena, and the running total of their lengths.
 
-    `arena` is a view of the width of the offsets, `data_offset` is that of the bytes.
+    `arena` is a view whose items are as wide as the offsets; `data_offset` says where the bytes begin.
     """
     width = arena.itemsize
     places, bad = _find_places(base, rooms, offset, slots, rows, width, width)
@@ -173,9 +174,9 @@ def gather_extents(
     return bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_bytes(arena: Array, begin: Array, ends: Array, out: Array) -> None:
-    """Copy what `gather_extents` found, one behind the other."""
+    """Copy what `gather_extents` found into one contiguous buffer."""
     source = arena.ctypes.data
     target = out.ctypes.data
     for i in range(len(begin)):
@@ -184,9 +185,9 @@ def gather_bytes(arena: Array, begin: Array, ends: Array, out: Array) -> None:
             memcpy(target + ends[i], source + begin[i], length)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread_items(slots: Array, begin: Array, ends: Array) -> tuple[Array, Array]:
-    """Places of the items of lists: the slot of each, and its row among the page's items."""
+    """The places of list items: the slot of each, and its row among the items of the page."""
     total = ends[len(slots)]
     item_slots = np.empty(total, np.int32)
     item_rows = np.empty(total, np.int32)

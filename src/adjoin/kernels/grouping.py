@@ -1,14 +1,14 @@
-"""Pairs of (page, stream row) grouped by page: the inverted index as flat arrays."""
+"""(page, stream row) pairs grouped by page: the inverted index as flat arrays."""
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.types import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def group_pairs(pairs: Array, most_groups: int) -> tuple[Array, Array]:
-    """The first pages of sorted pairs, and where the pairs of each begin (one entry more than pages)."""
+    """The first pages of the sorted pairs, and where the pairs of each begin (one more entry than pages)."""
     most = min(most_groups, len(pairs))
     pages = np.empty(most, np.int32)
     begin = np.empty(most + 1, np.int64)
@@ -27,9 +27,9 @@ def group_pairs(pairs: Array, most_groups: int) -> tuple[Array, Array]:
     return pages[:groups], begin[: groups + 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def make_pairs(need_row: Array, need_page: Array, chosen: Array, new_row: Array) -> Array:
-    """Pairs of the chosen needs; `new_row` renumbers stream rows."""
+    """The pairs of the chosen needs, with stream rows renumbered by `new_row`."""
     pairs = np.empty(len(chosen), np.int64)
     for i in range(len(chosen)):
         need = chosen[i]
@@ -37,11 +37,11 @@ def make_pairs(need_row: Array, need_page: Array, chosen: Array, new_row: Array)
     return pairs
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def collect_needs(
     pairs: Array, begin: Array, groups: Array, slots: Array, ends: Array, start: int, stop: int
 ) -> tuple[Array, Array]:
-    """Needs start..stop-1 of the given groups: the row of each, and the slot its group's page is in.
+    """Needs start..stop-1 of the given groups: the row of each, and the slot that holds its group's page.
 
     `ends` is the running total of the groups' sizes.
     """

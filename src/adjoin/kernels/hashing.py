@@ -1,10 +1,10 @@
-"""XXH64: checksums of pages (seed 0), and hashes of keys, each column seeded by the hash before."""
+"""XXH64: checksums of pages (seed 0), and hashes of keys, each column seeded with the previous hash."""
 
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import inline_kernel, kernel
 from adjoin.kernels.types import Array
 
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
@@ -17,29 +17,29 @@ _LANE_4 = np.uint64(0x61C8864E7A143579)  # -PRIME_1, modulo 2**64
 _BITS = np.uint64(64)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _rotate(value: Any, bits: int) -> Any:
     return (value << np.uint64(bits)) | (value >> (_BITS - np.uint64(bits)))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _round(lane: Any, word: Any) -> Any:
     return _rotate(lane + word * _PRIME_2, 31) * _PRIME_1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _merge(total: Any, lane: Any) -> Any:
     return (total ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _avalanche(total: Any) -> Any:
     total = (total ^ (total >> np.uint64(33))) * _PRIME_2
     total = (total ^ (total >> np.uint64(29))) * _PRIME_3
     return total ^ (total >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _stripes(words: Array, count: int, seed: Any) -> Any:
     lane_1, lane_2, lane_3, lane_4 = seed + _LANE_1, seed + _PRIME_2, seed, seed + _LANE_4
     for at in range(0, count * 4, 4):
@@ -51,13 +51,13 @@ def _stripes(words: Array, count: int, seed: Any) -> Any:
     return _merge(_merge(_merge(_merge(total, lane_1), lane_2), lane_3), lane_4)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_bytes(data: Array, start: int, stop: int) -> Any:
     """XXH64 of ``data[start:stop]`` (uint8)."""
     return _hash_bytes(data, start, stop, np.uint64(0))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hash_bytes(data: Array, start: int, stop: int, seed: Any) -> Any:
     length = stop - start
     word_count = length // 8
@@ -78,45 +78,45 @@ def _hash_bytes(data: Array, start: int, stop: int, seed: Any) -> Any:
     return _avalanche(total)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def hash_word(word: Any) -> Any:
     """XXH64 of the eight bytes of one uint64."""
     return _hash_word(word, np.uint64(0))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _hash_word(word: Any, seed: Any) -> Any:
     total = seed + _PRIME_5 + np.uint64(8)
     total = _rotate(total ^ _round(np.uint64(0), word), 27) * _PRIME_1 + _PRIME_4
     return _avalanche(total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chain_words(hashes: Array, words: Array) -> None:
-    """Replace every hash by the XXH64 of an element of a uint64 column, seeded with the hash."""
+    """Replace each hash with the XXH64 of the row's value in a uint64 column, seeded with that hash."""
     for row in range(len(hashes)):
         hashes[row] = _hash_word(words[row], hashes[row])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chain_slices(hashes: Array, data: Array, offsets: Array) -> None:
-    """The same for a column of varying length: ``data[offsets[i]:offsets[i + 1]]``."""
+    """The same for values of varying length, ``data[offsets[i]:offsets[i + 1]]``."""
     for row in range(len(hashes)):
         hashes[row] = _hash_bytes(data, np.int64(offsets[row]), np.int64(offsets[row + 1]), hashes[row])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_ranges(data: Array, starts: Array, stops: Array) -> Array:
-    """XXH64 of every ``data[starts[i]:stops[i]]``, for example of the pages in a buffer."""
+    """XXH64 of each ``data[starts[i]:stops[i]]``, for example of the pages in a buffer."""
     hashes = np.empty(len(starts), np.uint64)
     for at in range(len(starts)):
         hashes[at] = hash_bytes(data, starts[at], stops[at])
     return hashes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scatter(keys: Array) -> Array:
-    """Another key for every key, the same for the same, as if drawn by lot; the highest bits are a hash."""
+    """Map keys to other keys one to one, in a pseudo-random but fixed way; the high bits serve as a hash."""
     scattered = np.empty(len(keys), np.int64)
     for row in range(len(keys)):
         scattered[row] = np.int64(_avalanche(np.uint64(keys[row])))

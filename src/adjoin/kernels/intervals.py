@@ -1,18 +1,18 @@
-"""Intervals in the order of their lower ends: which of them overlap others, and which go first."""
+"""Intervals sorted by their lower ends: which ones overlap, and which to evict first."""
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.search import first_above_from, first_not_below_from
 from adjoin.kernels.types import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def overlap_ranges(run_low: Array, run_reach: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """For every interval of a list, where those of a run are that may overlap it: a beginning, and how many.
+    """For each interval, the range of the run that may overlap it, as a begin and a count.
 
-    Both are sorted by their lower ends. `run_reach` is the greatest upper end up to each interval of the run.
-    The search gallops on from where the interval before began.
+    Both are sorted by their lower ends. `run_reach` is the running maximum of the upper ends in the run.
+    The search gallops forward from where the previous interval's range began.
     """
     rows = len(low)
     begin = np.empty(rows, np.int32)
@@ -25,7 +25,7 @@ def overlap_ranges(run_low: Array, run_reach: Array, low: Array, high: Array) ->
     return begin, count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_runs(
     low: Array,
     high: Array,
@@ -37,9 +37,9 @@ def merge_runs(
     more_joined: Array,
     left: int,
 ) -> tuple[Array, Array, Array, Array]:
-    """One run of two, without the entries whose place is negative; `left` is how many there are then.
+    """Merge two runs, dropping entries whose place is negative; `left` is the number of those that remain.
 
-    Where keys are points, the upper ends can be left empty; then those of the merged run are.
+    Where keys are points, the upper ends may be empty arrays, and so are those of the merged run.
     """
     has_high = len(high) == len(low) and len(more_high) == len(more_low)
     merged_low = np.empty(left, np.int64)
@@ -71,9 +71,9 @@ def merge_runs(
     return merged_low, merged_high, merged_place, merged_joined
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pass_by(place: Array, joined: Array, at: int, chosen: Array, found: int) -> int:
-    """An entry loses its join bit, or is chosen; returns how many are then."""
+    """Clear an entry's join bit, or choose the entry if it has none; returns how many are chosen now."""
     if place[at] < 0:
         return found
     if joined[at]:
@@ -84,7 +84,7 @@ def _pass_by(place: Array, joined: Array, at: int, chosen: Array, found: int) ->
     return found + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_clock(
     low: Array,
     place: Array,
@@ -97,10 +97,13 @@ def sweep_clock(
     hand: int,
     wanted: int,
 ) -> tuple[Array, Array, int]:
-    """Entries of two runs with keys first..last without join bits, from the hand on; others lose theirs.
+    """Choose entries with keys first..last by the CLOCK algorithm, over two runs at once.
+
+    The hand passes over entries in the order of keys, starting at `hand`: one with a join bit loses it, one
+    without is chosen.
 
     Returns:
-        At most `wanted` of them, of each run, and the key where the hand stops.
+        The chosen entries of each run, at most `wanted` in total, and the key at which the hand stops.
     """
     begin, more_begin = np.searchsorted(low, first), np.searchsorted(more_low, first)
     end = np.searchsorted(low, last, side="right")

@@ -1,10 +1,10 @@
-"""A hash table of keys, and how often keys were seen: what a cache of master rows goes by."""
+"""A hash table of keys and a sketch of their frequencies, for the cache of master rows."""
 
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import inline_kernel, kernel
 from adjoin.kernels.gather import room_of
 from adjoin.kernels.types import Array
 
@@ -13,30 +13,30 @@ MOST_SEEN = 255
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
 _OTHER = np.int64(0x5851F42D4C957F2D)
-"""The bits that tell the two counters of a key apart."""
+"""Flipped in a key to find the second of its two counters."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _home(key: Any, length: int) -> int:
-    """Where the search for a key begins in a table of less than 2**31 entries; neighbours begin far apart."""
+    """Where the search for a key starts, in a table of less than 2**31 entries; scatters neighboring keys."""
     mixed = np.uint64(key) * _SPREAD
     mixed = (mixed ^ (mixed >> _SHIFT)) * _SPREAD
     return np.int64(((mixed >> _SHIFT) * np.uint64(length)) >> _SHIFT)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _next(at: int, length: int) -> int:
     return at + 1 if at + 1 < length else 0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inline_kernel
 def _steps(begin: int, end: int, length: int) -> int:
     return end - begin if end >= begin else end - begin + length
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_keys(keys: Array, table_key: Array, table_slot: Array) -> Array:
-    """The entry of every key, or EMPTY. The table is never full; if it were, the search would end as well."""
+    """The entry of each key, or EMPTY. The search ends even if the table is full, which it never is."""
     length = len(table_key)
     found = np.empty(len(keys), np.int32)
     for i in range(len(keys)):
@@ -52,9 +52,9 @@ def find_keys(keys: Array, table_key: Array, table_slot: Array) -> Array:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def insert_keys(keys: Array, table_key: Array, table_slot: Array, slot: int) -> Array:
-    """Enter keys that the table does not have; returns their entries, EMPTY where it is full."""
+    """Insert keys that are not in the table; returns their entries, EMPTY where the table is full."""
     length = len(table_key)
     entries = np.full(len(keys), EMPTY, np.int32)
     for i in range(len(keys)):
@@ -71,11 +71,11 @@ def insert_keys(keys: Array, table_key: Array, table_slot: Array, slot: int) -> 
     return entries
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def remove_keys(
     keys: Array, table_key: Array, table_slot: Array, table_row: Array, table_rows: Array, table_heat: Array
 ) -> int:
-    """Remove keys, those that are there; entries behind them move up. Returns how many were removed."""
+    """Remove the keys that are in the table, moving up the entries after them; returns their number."""
     length = len(table_key)
     removed = 0
     for i in range(len(keys)):
@@ -105,7 +105,7 @@ def remove_keys(
     return removed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_wrong_group(
     words: Array,
     base: Array,
@@ -117,7 +117,7 @@ def find_wrong_group(
     row: Array,
     rows: Array,
 ) -> int:
-    """EMPTY, or which of the groups is not exactly the rows of its key in its slot, side by side."""
+    """EMPTY, or the first group that is not exactly the adjacent rows of its key in its slot."""
     for i in range(len(keys)):
         at = np.int64(key_offset[slot[i]])
         count = np.int64(slot_rows[slot[i]])
@@ -137,20 +137,20 @@ def find_wrong_group(
     return EMPTY
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def heat_entries(heat: Array, entries: Array, most: int) -> None:
-    """One more stream row found each of these entries (repeats count)."""
+    """Count a hit for each of these entries, repeats included, up to `most`."""
     for i in range(len(entries)):
         if heat[entries[i]] < most:
             heat[entries[i]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_seen(keys: Array, times: Array, seen: Array) -> Array:
-    """How often each key was seen, these times included, or more.
+    """An upper estimate of how often each key was seen, including the `times` added now.
 
-    A key has two counters, which it shares with others: the lower one is nearer to the truth, and the
-    other is not raised beyond what is known.
+    A key has two counters, which it shares with others: the lower one is the better estimate, and the
+    other is not raised beyond it.
     """
     length = len(seen)
     counted = np.empty(len(keys), np.int32)
@@ -163,9 +163,9 @@ def count_seen(keys: Array, times: Array, seen: Array) -> Array:
     return counted
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def times_seen(keys: Array, seen: Array) -> Array:
-    """How often each key was seen, or more."""
+    """An upper estimate of how often each key was seen."""
     length = len(seen)
     counted = np.empty(len(keys), np.int32)
     for i in range(len(keys)):

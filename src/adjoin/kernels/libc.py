@@ -1,4 +1,4 @@
-"""Calls into the C library that kernels need: copy bytes, read files."""
+"""Functions of the C library that kernels call: copying bytes, reading files."""
 
 from numba import types
 

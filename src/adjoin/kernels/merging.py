@@ -1,14 +1,14 @@
-"""Sorted arrays that grow and shrink in the middle."""
+"""Insertion into sorted arrays, and removal from them."""
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.types import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_sorted(values: Array, more: Array) -> Array:
-    """One sorted array of two."""
+    """Merge two sorted arrays into one."""
     merged = np.empty(len(values) + len(more), values.dtype)
     i = 0
     j = 0
@@ -22,9 +22,9 @@ def merge_sorted(values: Array, more: Array) -> Array:
     return merged
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_ranges(values: Array, begin: Array, end: Array) -> Array:
-    """The values without those in the ranges begin..end-1, which ascend and do not overlap."""
+    """The values outside of the ranges begin..end-1, which are ascending and disjoint."""
     removed = 0
     for i in range(len(begin)):
         removed += end[i] - begin[i]
@@ -40,9 +40,9 @@ def cut_ranges(values: Array, begin: Array, end: Array) -> Array:
     return left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_keyed(keys: Array, rows: Array, more_keys: Array, more_rows: Array) -> tuple[Array, Array]:
-    """Merge two lists of rows, each sorted by its keys; of equal keys, those of the first list come first."""
+    """Merge two lists of rows, each sorted by key; among equal keys, rows of the first list come first."""
     merged = np.empty(len(keys) + len(more_keys), keys.dtype)
     merged_rows = np.empty(len(merged), rows.dtype)
     i = 0

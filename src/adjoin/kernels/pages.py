@@ -1,10 +1,10 @@
-"""Pages from disk to arena: read along a plan, verify, and find their buffers."""
+"""Pages on their way from disk to arena: reading along a plan, verifying, locating buffers."""
 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.gather import SOUND, room_of
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.libc import memcpy, preadv
@@ -14,23 +14,23 @@ READ = 0
 READ_FAILED = 1
 PAGE_DAMAGED = 2
 READ_LOST = 3
-"""The system no longer tells which reads are over: they may still write to the arena."""
+"""The system no longer reports which reads have finished: they may still write to the arena."""
 
 _MOST_ROWS = (1 << 31) - 1
 
 LACKING = -2
-"""In place of an offset: pages of this layout lack the buffer; -1 stands for a buffer of no bytes."""
+"""In place of an offset: pages of this layout lack the buffer; -1 stands for an empty buffer."""
 
 VECTORS = 64
-"""Most pieces of memory that one read fills."""
+"""The most pieces of memory that one read fills."""
 
 
 _PREFIX_BYTES = 8
-"""Of a message: a mark, and the length of the metadata."""
+"""Of a message: its marker, and the length of the metadata."""
 _NOWHERE = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _int32(data: Array, at: int) -> int:
     return (
         np.int32(data[at])
@@ -40,14 +40,14 @@ def _int32(data: Array, at: int) -> int:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _int16(data: Array, at: int) -> int:
     return np.int32(data[at]) | np.int32(data[at + 1]) << 8
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _table_field(data: Array, table: int, field: int, begin: int, end: int) -> int:
-    """Where a field of a flatbuffer table lies; 0 if it is absent, _NOWHERE if not between begin and end."""
+    """Where a field of a flatbuffer table lies; 0 if absent, _NOWHERE if outside of begin..end-1."""
     if table < begin or table + 4 > end:
         return _NOWHERE
     vtable = table - _int32(data, table)
@@ -64,26 +64,26 @@ def _table_field(data: Array, table: int, field: int, begin: int, end: int) -> i
     return table + at if table + at + 8 <= end else _NOWHERE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _follow(data: Array, at: int, begin: int, end: int) -> int:
-    """What the reference at a place points to; _NOWHERE if either is not between begin and end."""
+    """The target of the reference at this place; _NOWHERE if either lies outside of begin..end-1."""
     if at < begin or at + 4 > end:
         return _NOWHERE
     to = at + _int32(data, at)
     return to if begin <= to and to + 4 <= end else _NOWHERE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_buffers(
     arena: Array, words: Array, page: int, length: int, wanted: Array, offsets: Array, rows: Array, slot: int
 ) -> bool:
-    """Note where the wanted buffers of the page at byte `page` begin, and how many rows it has.
+    """Record where the wanted buffers of the page at byte `page` begin, and how many rows it has.
 
     A negative ordinal stands for a buffer that pages of this layout do not have.
 
-    Reads the page's metadata as it stands: Message.header -> RecordBatch {length, nodes, buffers}.
-    Whatever stands there, nothing outside of the page is read: False says that it is no record batch
-    of `length` bytes at most whose buffers lie inside of it, and the slot is noted as empty.
+    The metadata is parsed in place: Message.header -> RecordBatch {length, nodes, buffers}. Nothing outside
+    of the page is read, whatever the metadata says. False means that the bytes are not a record batch of at
+    most `length` bytes whose buffers lie within it; the slot is then recorded as empty.
     """
     rows[slot] = 0
     offsets[:, slot] = -1
@@ -122,22 +122,22 @@ def find_buffers(
 
 
 class Reads(NamedTuple):
-    """Pages to read and where they go; one entry per page in the first five.
+    """Pages to read and where they go; the first five arrays have one entry per page.
 
     Attributes:
-        descriptor: Open file.
-        offset: Where the page begins in it.
+        descriptor: The open file that holds the page.
+        offset: Where the page begins in the file.
         length: Bytes of the page.
-        checksum: What its bytes must hash to; empty: pages are only read, not verified.
-        slot: Where it goes.
+        checksum: What its bytes must hash to; if empty, pages are read and not verified.
+        slot: The slot that receives the page.
         slot_base: Where each slot begins in the arena.
-        arena: The arena, as bytes.
-        words: The arena, as int64.
-        scratch_bytes: Size of the region at its begin for bytes that nobody wants.
+        arena: The arena as bytes.
+        words: The arena as int64.
+        scratch_bytes: Size of the region at the start of the arena for bytes that are not wanted.
         layout: The layout of each page.
-        wanted: Ordinals of the buffers to find in a page, by layout.
-        offsets: Takes where they begin, by buffer and slot.
-        rows: Takes the number of rows, by slot.
+        wanted: Ordinals of the buffers to locate in a page, by layout.
+        offsets: Receives where they begin, by buffer and slot.
+        rows: Receives the number of rows, by slot.
     """
 
     descriptor: Array
@@ -155,9 +155,9 @@ class Reads(NamedTuple):
     rows: Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def admit_page(reads: Reads, page: int) -> bool:
-    """Verify a page that has arrived and note where its buffers are; False if it is damaged."""
+    """Verify a page that has been read and record where its buffers are; False if it is damaged."""
     if len(reads.checksum) == 0:
         return True
     slot = reads.slot[page]
@@ -170,14 +170,14 @@ def admit_page(reads: Reads, page: int) -> bool:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_vectors(reads: Reads, vectors: Array, first: int, last: int) -> tuple[int, int, int]:
-    """Pieces of memory for the pages of a scan from `first` on, as many as `vectors` has room for.
+    """Describe the memory for the pages of a scan from `first` on, as far as `vectors` has room.
 
-    What lies between two wanted pages goes to the scratch region.
+    Bytes between two wanted pages go to the scratch region.
 
     Returns:
-        How many pieces, their bytes, and the last page that has found room.
+        The number of pieces, their total bytes, and the last page that they cover.
     """
     address = reads.arena.ctypes.data
     used = 0
@@ -203,19 +203,19 @@ def fill_vectors(reads: Reads, vectors: Array, first: int, last: int) -> tuple[i
     return used, total, page - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _read(descriptor: int, vectors: Array, used: int, offset: int) -> int:
-    # A function of its own: numba frees a local array after its last mention, which an address is not,
-    # but never an argument that the caller still holds.
+    # A separate function: numba frees a local array after its last use, and taking its address does not
+    # count as one, but it never frees an argument that the caller still holds.
     return preadv(descriptor, vectors.ctypes.data, used, offset)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_scans(scan_first: Array, scan_last: Array, begin: int, end: int, reads: Reads) -> tuple[int, int]:
-    """Read the scans begin..end-1, verify every page and find its buffers.
+    """Read the scans begin..end-1, verify every page and locate its buffers.
 
     Returns:
-        READ, or READ_FAILED or PAGE_DAMAGED and the page where it happened.
+        READ and -1, or READ_FAILED or PAGE_DAMAGED and the page where it happened.
     """
     vectors = np.empty(2 * VECTORS, np.int64)
     for scan in range(begin, end):
@@ -231,9 +231,9 @@ def read_scans(scan_first: Array, scan_last: Array, begin: int, end: int, reads:
     return READ, -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_slots(slot_of_page: Array, page_of_slot: Array, pages: Array, slots: Array) -> bool:
-    """The slot of each page, negative if it has none; False if a slot is not that of its page."""
+    """Look up the slot of each page, negative if it has none; False if a slot belongs to another page."""
     for i in range(len(pages)):
         slot = slot_of_page[pages[i]]
         if slot < -1 or slot >= len(page_of_slot) or (slot >= 0 and page_of_slot[slot] != pages[i]):
@@ -242,16 +242,16 @@ def find_slots(slot_of_page: Array, page_of_slot: Array, pages: Array, slots: Ar
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def are_all(values: Array, places: Array, wanted: int) -> bool:
-    """Whether there is this value at all of these places."""
+    """Whether all of these places hold the wanted value."""
     same = True
     for i in range(len(places)):
         same &= values[places[i]] == wanted
     return same
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_damage(
     arena: Array,
     words: Array,
@@ -265,7 +265,7 @@ def find_damage(
     offsets: Array,
     rows: Array,
 ) -> int:
-    """SOUND, or which of the slots has not the bytes with this checksum, or other buffers than are noted."""
+    """SOUND, or the first position whose slot fails its checksum or has other buffers than recorded."""
     found = np.empty((wanted.shape[1], 1), np.int32)
     count = np.empty(1, np.int32)
     for i in range(len(slots)):
@@ -285,7 +285,7 @@ def find_damage(
     return SOUND
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_pages(arena: Array, slot_base: Array, source: Array, target: Array, slot_bytes: int) -> None:
     """Copy whole slots within the arena."""
     address = arena.ctypes.data

@@ -1,27 +1,27 @@
-"""The cheapest way to read a set of pages: which neighbours share one scan."""
+"""The cheapest way to read a set of pages: which neighbors share a scan."""
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.types import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plan_reads(
     start: Array, stop: Array, positioning: float, transfer: float, max_scan: int, max_pages: int
 ) -> Array:
-    """First page of every scan of the cheapest plan, as ascending positions into `start`.
+    """The first page of each scan in the cheapest plan, as ascending positions into `start`.
 
     Page i covers the blocks [start[i], stop[i]), ascending and disjoint. A scan of n blocks
-    costs `positioning + transfer * n` and covers at most `max_scan` blocks, or a single page, and
-    at most `max_pages` pages.
-    With cost[k] the least cost of the pages before k,
+    costs `positioning + transfer * n`. It covers at most `max_pages` pages and `max_scan` blocks,
+    except that a single longer page is a scan of its own.
+    With cost[k] the least cost of reading the pages before k,
 
         cost[k+1] = positioning + transfer * stop[k] + min over j (cost[j] - transfer * start[j])
 
     where j runs over the scans start[j]..stop[k] that are short enough. Both ends of that
-    window only move forward, so a monotone queue gives every minimum in O(1), the whole plan
-    in O(pages).
+    window only move forward, so a monotone queue yields each minimum in O(1), and the whole plan
+    takes O(pages).
     """
     pages = len(start)
     cost = np.empty(pages + 1, np.float64)

@@ -1,15 +1,15 @@
-"""Where keys lie: pages of sorted keys in the index, rows of a key in pages of the arena."""
+"""Searches for keys: for pages in the index, and for rows in the pages of the arena."""
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.gather import SOUND, room_of
 from adjoin.kernels.types import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_not_below(values: Array, bound: int, start: int, stop: int) -> int:
-    """The first of the ascending values start..stop-1 that is not below the bound; `stop` if all are."""
+    """Position of the first of the ascending values start..stop-1 that is >= the bound; `stop` if none is."""
     while start < stop:
         middle = (start + stop) >> 1
         if values[middle] < bound:
@@ -19,9 +19,9 @@ def first_not_below(values: Array, bound: int, start: int, stop: int) -> int:
     return start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_above(values: Array, bound: int, start: int, stop: int) -> int:
-    """The first of the ascending values start..stop-1 that is above the bound; `stop` if none is."""
+    """Position of the first of the ascending values start..stop-1 that is > the bound; `stop` if none is."""
     while start < stop:
         middle = (start + stop) >> 1
         if values[middle] <= bound:
@@ -31,9 +31,9 @@ def first_above(values: Array, bound: int, start: int, stop: int) -> int:
     return start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def are_among(values: Array, ascending: Array) -> Array:
-    """Whether each value is one of those that ascend."""
+    """Whether each value occurs in the ascending array."""
     among = np.zeros(len(values), np.bool_)
     for i in range(len(values)):
         at = first_not_below(ascending, values[i], 0, len(ascending))
@@ -41,9 +41,9 @@ def are_among(values: Array, ascending: Array) -> Array:
     return among
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_not_below_from(values: Array, bound: int, start: int) -> int:
-    """As `first_not_below`, of all values from `start` on, in steps that double: it is often near."""
+    """Like `first_not_below` over all values from `start` on; gallops, because the answer is often near."""
     step = 1
     below = start
     above = start
@@ -54,9 +54,9 @@ def first_not_below_from(values: Array, bound: int, start: int) -> int:
     return first_not_below(values, bound, below, min(above, len(values)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_above_from(values: Array, bound: int, start: int) -> int:
-    """As `first_above`, of all values from `start` on, in steps that double: it is often near."""
+    """Like `first_above` over all values from `start` on; gallops, because the answer is often near."""
     step = 1
     below = start
     above = start
@@ -67,12 +67,12 @@ def first_above_from(values: Array, bound: int, start: int) -> int:
     return first_above(values, bound, below, min(above, len(values)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def locate_pages(low: Array, high: Array, first: Array, last: Array) -> tuple[Array, Array]:
     """Pages `start <= p < stop` that may hold keys in [low, high]; `low` is sorted ascending.
 
-    The search gallops on from the page of the row before, so that a batch shares one pass
-    over the index. A key in the gap between two pages gets none: its absence is proven.
+    The search gallops forward from the page of the previous row, so that a batch makes one pass
+    over the index. A key in the gap between two pages gets an empty range: it is certainly absent.
     """
     rows = len(low)
     pages = len(first)
@@ -91,7 +91,7 @@ def locate_pages(low: Array, high: Array, first: Array, last: Array) -> tuple[Ar
     return start, stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def probe_pages(
     low: Array,
     high: Array,
@@ -105,7 +105,7 @@ def probe_pages(
 ) -> tuple[Array, Array, int]:
     """First matching row and number of matching rows of each need (a stream row and a slot).
 
-    And SOUND, or a slot whose keys would lie outside of it; see `gather`.
+    The third result is SOUND, or a slot whose keys would lie outside of it; see `gather`.
     """
     needs = len(need_row)
     begin = np.empty(needs, np.int32)
@@ -135,7 +135,7 @@ def probe_pages(
     return begin, count, bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expand(start: Array, count: Array, total: int) -> tuple[Array, Array]:
     """Every (owner, value) with `start[owner] <= value < start[owner] + count[owner]`."""
     owner = np.empty(total, np.int32)
@@ -149,9 +149,9 @@ def expand(start: Array, count: Array, total: int) -> tuple[Array, Array]:
     return owner, value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_pages(start: Array, stop: Array, counts: Array) -> None:
-    """Count the pages of the first spans: of as many as have about as many pages as there are counts."""
+    """Count the pages of the first spans, stopping once their number reaches that of the counts."""
     counted = 0
     for i in range(len(start)):
         if counted >= len(counts):
@@ -161,9 +161,9 @@ def count_pages(start: Array, stop: Array, counts: Array) -> None:
         counted += max(stop[i] - start[i], 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expand_part(start: Array, ends: Array, first: int, last: int) -> tuple[Array, Array]:
-    """Pairs `first` to `last - 1` of those that `expand` gives; `ends` is the running total of the counts."""
+    """Pairs first..last-1 of the result of `expand`; `ends` is the running total of the counts."""
     owner = np.empty(last - first, np.int32)
     value = np.empty(last - first, np.int32)
     at = np.searchsorted(ends, first, side="right")
@@ -176,9 +176,9 @@ def expand_part(start: Array, ends: Array, first: int, last: int) -> tuple[Array
     return owner, value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def entries_in_slot(place: Array, slot: int) -> Array:
-    """Positions of the places in this slot, which is what their upper 32 bits say."""
+    """Positions of the places in this slot; the upper 32 bits of a place are its slot."""
     count = 0
     for at in range(len(place)):
         count += place[at] >> 32 == slot

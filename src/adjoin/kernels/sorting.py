@@ -1,16 +1,16 @@
-"""Sorting of keys: radix, because a batch is sorted in every online phase."""
+"""Radix sort of keys; every online phase sorts a batch."""
 
 import numpy as np
-from numba import njit
 
+from adjoin.kernels.compiling import kernel
 from adjoin.kernels.types import Array
 
 _DIGIT_BITS = 11
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def argsort_keys(keys: Array) -> Array:
-    """Stable order of int64 keys, ascending; as many passes as the spread of the keys has digits."""
+    """The stable ascending order of int64 keys, in one pass per 11-bit digit of their spread."""
     rows = len(keys)
     order = np.arange(rows).astype(np.int32)
     if rows < 2:

@@ -1,4 +1,4 @@
-"""The one type that kernels speak of."""
+"""The one type in the signatures of kernels."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""How a key becomes an int64, and how keys are compared."""
+"""How keys are encoded as int64, and how they are compared."""

@@ -1,4 +1,4 @@
-"""Which types become which without loss, and the types a master stores."""
+"""Lossless casts between types, and the types that a master stores."""
 
 from decimal import Decimal
 
@@ -11,11 +11,11 @@ _UNITS = ("s", "ms", "us", "ns")
 _DAY_NANOSECONDS = 86_400 * 10**9
 _EXACT_DIVISION_DIGITS = 9
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
-_EXACT_BITS = {16: 11, 32: 24, 64: 53}  # integers of so many bits are exact in a float of so many
+_EXACT_BITS = {16: 11, 32: 24, 64: 53}  # by width of a float, the bits of an integer that it holds exactly
 
 
 def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """True if every value of type `given` is a value of type `wanted` with the same meaning."""
+    """Whether every value of type `given` can be represented exactly in type `wanted`."""
     is_ = pa.types
     if given.equals(wanted):
         return True
@@ -36,7 +36,7 @@ def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def is_comparable(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """True if a value of type `given` either is a value of type `wanted` or equals none."""
+    """Whether values of type `given` can be converted to equal values of `wanted` where these exist."""
     is_ = pa.types
     if (is_.is_decimal(given) and is_.is_integer(wanted)) or (
         is_.is_integer(given) and is_.is_decimal(wanted)
@@ -51,7 +51,7 @@ def is_comparable(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def equal_values(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The column in a type with which it `is_comparable`; null where no value of that type is equal."""
+    """The column cast to a type it `is_comparable` with; null where that type has no equal value."""
     is_ = pa.types
     given = column.type
     if given.equals(type_):
@@ -75,7 +75,7 @@ def equal_values(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _only(column: pa.Array, chosen: pa.Array) -> pa.Array:
-    """The column with nulls in place of all values that were not chosen."""
+    """The column, with nulls in place of values that were not chosen."""
     return pc.if_else(chosen, column, pa.scalar(None, column.type))
 
 
@@ -95,12 +95,12 @@ def integer_range(type_: pa.DataType) -> tuple[int, int]:
 
 
 def _equal_decimals(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Decimals, or integers, as decimals of other precision and scale."""
+    """Decimals or integers, as decimals of another precision and scale."""
     if pa.types.is_integer(column.type):
         column = column.cast(pa.decimal128(_DIGITS[64], 0))
-    if column.type.bit_width < 128:  # Arrow computes with few of those
+    if column.type.bit_width < 128:  # Arrow has few functions for narrower decimals
         column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    if column.type.scale < 0 or type_.scale < 0:  # Arrow compares no decimals with a negative scale
+    if column.type.scale < 0 or type_.scale < 0:  # Arrow cannot compare decimals with a negative scale
         shift = -min(column.type.scale, type_.scale)
         return _with_scale(_equal_decimals(_shifted(column, shift), _shifted_type(type_, shift)), type_)
     given = column.type
@@ -120,10 +120,11 @@ def _equal_decimals(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _truncated(column: pa.Array, scale: int) -> pa.Array:
-    """Decimals of fewer decimal places, the others cut off."""
+    """Decimals truncated to fewer decimal places."""
     make = pa.decimal256 if column.type.bit_width > 128 else pa.decimal128
     while column.type.scale > scale:
-        # Arrow 26 divides decimal256 wrongly by more: 2**64 - 1 with 40 places becomes 2**64 - 4676805241.
+        # Arrow 26 divides decimal256 wrongly in larger steps: 2**64 - 1 with 40 places becomes
+        # 2**64 - 4676805241.
         fewer = max(scale, column.type.scale - _EXACT_DIVISION_DIGITS)
         column = column.cast(make(column.type.precision, fewer), safe=False)
     return column
@@ -134,13 +135,13 @@ def _shifted(column: pa.Array, shift: int) -> pa.Array:
 
 
 def _shifted_type(type_: pa.DataType, shift: int) -> pa.DataType:
-    """Decimals of the same digits that stand for so many powers of ten less."""
+    """The decimal type with the same digits and its scale raised by `shift`."""
     make = getattr(pa, f"decimal{type_.bit_width}")
     return make(type_.precision, type_.scale + shift)
 
 
 def _with_scale(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The same digits in a type that differs by its scale alone."""
+    """The same digits in a type that differs only in scale."""
     return pa.Array.from_buffers(type_, len(column), column.buffers(), offset=column.offset)
 
 
@@ -152,7 +153,7 @@ def _equal_integers(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def tick_nanoseconds(type_: pa.DataType) -> int:
-    """The smallest step of a type of time."""
+    """The resolution of a temporal type."""
     if pa.types.is_date32(type_):
         return _DAY_NANOSECONDS
     unit = "ms" if pa.types.is_date64(type_) else type_.unit
@@ -205,12 +206,15 @@ def _text_kind(type_: pa.DataType) -> str | None:
 
 
 def stored_type(name: str, type_: pa.DataType, nested: bool = False) -> pa.DataType:
-    """The plain type in which a master keeps a column of this type, or a SchemaError."""
+    """The plain type in which a master stores a column of this type; SchemaError if there is none."""
     is_ = pa.types
     if isinstance(type_, pa.BaseExtensionType):
         if not nested and stored_type(name, type_.storage_type, True).equals(type_.storage_type):
             return type_
-        raise SchemaError(f"column {name!r} has type {type_} inside another; cast it to {type_.storage_type}")
+        raise SchemaError(
+            f"column {name!r} has the extension type {type_} nested in another type; cast it to "
+            f"{type_.storage_type}"
+        )
     if is_.is_dictionary(type_) or is_.is_run_end_encoded(type_):
         return stored_type(name, type_.value_type, nested)
     if is_.is_string_view(type_):
@@ -218,7 +222,7 @@ def stored_type(name: str, type_: pa.DataType, nested: bool = False) -> pa.DataT
     if is_.is_binary_view(type_):
         return pa.binary()
     if is_.is_union(type_):
-        raise SchemaError(f"column {name!r} has type {type_}; unions cannot be stored: split it into columns")
+        raise SchemaError(f"unsupported type {type_} for column {name!r}; split the union into columns")
     return _stored_nested(name, type_) if type_.num_fields else type_
 
 
@@ -237,24 +241,24 @@ def _stored_nested(name: str, type_: pa.DataType) -> pa.DataType:
         return pa.large_list(plain[0])
     if is_.is_list(type_):
         return pa.list_(plain[0])
-    raise SchemaError(f"column {name!r} has type {type_}, which cannot be stored; cast it to a list")
+    raise SchemaError(f"unsupported type {type_} for column {name!r}; cast it to a list")
 
 
-def texts_as_bytes(type_: pa.DataType) -> pa.DataType:
-    """The type whose values lie in memory in the same way, with binaries in place of texts."""
+def strings_as_bytes(type_: pa.DataType) -> pa.DataType:
+    """The type with the same layout in memory, and binaries in place of strings."""
     is_ = pa.types
     if isinstance(type_, pa.BaseExtensionType):
-        return texts_as_bytes(type_.storage_type)
+        return strings_as_bytes(type_.storage_type)
     if is_.is_string(type_):
         return pa.binary()
     if is_.is_large_string(type_):
         return pa.large_binary()
     fields = [type_.field(at) for at in range(type_.num_fields)]
-    plain = [field.with_type(texts_as_bytes(field.type)) for field in fields]
+    plain = [field.with_type(strings_as_bytes(field.type)) for field in fields]
     if is_.is_struct(type_):
         return pa.struct(plain)
     if is_.is_map(type_):
-        return pa.map_(texts_as_bytes(type_.key_type), plain[0].type.field(1))
+        return pa.map_(strings_as_bytes(type_.key_type), plain[0].type.field(1))
     if is_.is_fixed_size_list(type_):
         return pa.list_(plain[0], type_.list_size)
     if is_.is_large_list(type_):
@@ -267,7 +271,7 @@ def stored_field(column: str, field: pa.Field, nested: bool = True) -> pa.Field:
 
 
 def cast_column(name: str, column: pa.Array, field: pa.Field) -> pa.Array:
-    """The column in the type of the field: encodings undone, numbers widened, nothing lost."""
+    """The column in the type of the field: decoded, numbers widened, nothing lost."""
     wanted = field.type
     if pa.types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
@@ -275,18 +279,20 @@ def cast_column(name: str, column: pa.Array, field: pa.Field) -> pa.Array:
         column = column.dictionary_decode()
     if not column.type.equals(wanted):
         if not _is_related(stored_type(name, column.type), wanted):
-            raise SchemaError(f"column {name!r} has type {column.type}, {wanted} is needed; cast it first")
+            raise SchemaError(
+                f"column {name!r} has type {column.type}, but {wanted} is needed; cast it first"
+            )
         column = _cast(name, column, wanted)
     if not field.nullable and column.null_count:
         raise SchemaError(
-            f"column {name!r} is declared not null and has {column.null_count} nulls; "
-            "make the field nullable or remove them"
+            f"column {name!r} is declared not null but has {column.null_count} nulls; "
+            "declare it nullable, or remove them"
         )
     return column
 
 
 def _is_related(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """True if a checked cast either keeps the meaning of every value or fails."""
+    """Whether a checked cast either preserves every value or fails."""
     if given.equals(wanted) or pa.types.is_null(given) or widens(given, wanted):
         return True
     families = (
@@ -303,7 +309,7 @@ def _is_related(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _are_nested_related(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """As `_is_related`; the fields of structs must be the same, because a cast drops and invents them."""
+    """Like `_is_related`; structs must have the same fields, because a cast would drop and add fields."""
     is_ = pa.types
     if is_.is_struct(given) and is_.is_struct(wanted):
         names = sorted(field.name for field in wanted)
@@ -326,6 +332,6 @@ def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise SchemaError(
-            f"column {name!r} of type {column.type} cannot become {wanted} without loss ({error}); "
+            f"column {name!r} of type {column.type} cannot be cast to {wanted} without loss ({error}); "
             f"cast it to {wanted} first"
         ) from error

@@ -1,7 +1,7 @@
-"""Keys as one int64 column: order-preserving where the type allows it, else a hash.
+"""Keys encoded as one int64 column: order-preserving where the type allows it, otherwise hashed.
 
-Everything below the codec (sorting, index, probing) sees int64 alone. A hashed key is only a
-hint: the real key columns are compared after a match, with `KeyCodec.same`.
+Everything below the codec (sorting, index, probing) sees only int64. A hashed key is a mere
+hint: after a match, `KeyCodec.same` compares the real key columns.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from adjoin.arrow.encodings import offsets_of
+from adjoin.arrow.encodings import has_offsets, offsets_of
 from adjoin.errors import SchemaError
 from adjoin.kernels.hashing import chain_slices, chain_words
 from adjoin.keys.casts import equal_values, is_comparable, widens
@@ -21,8 +21,8 @@ from adjoin.keys.casts import equal_values, is_comparable, widens
 KEY_COLUMN = "_adjoin_key"
 _HASH_BITS = 64
 _HASH_SEED = 42
-"""So that texts, binaries and whole numbers hash as in Spark's own `xxhash64`, which can route by it."""
-_ORDERED_DIGITS = 18  # decimals of so many digits fit into int64
+"""The seed of Spark's `xxhash64`, by which Spark routes: strings, binaries and integers get the same hash."""
+_ORDERED_DIGITS = 18  # decimals with at most this many digits fit into int64
 _SIGN = np.int64(np.iinfo(np.int64).min)
 _MAGNITUDE = np.int64(np.iinfo(np.int64).max)
 _NAN = np.int64(0x7FF8 << 48)
@@ -32,13 +32,14 @@ Keys = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class KeyCodec:
-    """Turns the key columns of a master, or of a stream joined with it, into int64.
+    """Encodes the key columns of a master, or of a stream joined with it, as int64.
 
     Attributes:
         columns: Names of the key columns.
         types: Their storage types.
-        kind: "identity" (the column is int64 already), "ordered" (encoded, order kept) or "hashed".
-        hash_bits: How many bits of the hash are used; fewer than 64 only to force collisions in tests.
+        kind: "identity" (the column is stored as int64 itself), "ordered" (encoded, order preserved) or
+            "hashed".
+        hash_bits: How many bits of the hash to use; fewer than 64 only to force collisions in tests.
     """
 
     columns: tuple[str, ...]
@@ -48,13 +49,13 @@ class KeyCodec:
 
     @classmethod
     def of(cls, schema: pa.Schema, key_columns: Sequence[str], *, hash_bits: int = _HASH_BITS) -> "KeyCodec":
-        """The codec for these columns of the schema, or a SchemaError that says which cannot be a key."""
+        """The codec for these columns of the schema; SchemaError if one of them cannot be a key."""
         types = tuple(_storage(schema.field(name).type) for name in key_columns)
         for name, type_ in zip(key_columns, types, strict=True):
             if not (_fits_int64(type_) or _is_hashable(type_)):
                 raise SchemaError(
-                    f"column {name!r} of type {type_} cannot be a key; cast it to integer, float, decimal, "
-                    "boolean, date, time, timestamp, duration, string or binary"
+                    f"column {name!r} of type {type_} cannot be a key; cast it to an integer, float, "
+                    "decimal, boolean, date, time, timestamp, duration, string or binary"
                 )
         kind = "hashed"
         if len(types) == 1 and _fits_int64(types[0]):
@@ -63,7 +64,7 @@ class KeyCodec:
 
     @property
     def ordered(self) -> bool:
-        """True if encoded keys sort as the keys do, which range predicates need."""
+        """Whether encoded keys sort like the keys, which range predicates need."""
         return self.kind != "hashed"
 
     def to_json(self) -> dict[str, Any]:
@@ -77,31 +78,34 @@ class KeyCodec:
         return codec
 
     def encode(self, columns: Sequence[pa.Array]) -> tuple[Keys, NDArray[np.bool_] | None]:
-        """Encoded keys and which of them are valid (None: all). A null in any column is a null key.
+        """The encoded keys, and which of them are valid (None: all). A null in any column is a null key.
 
-        The columns must have the codec's types, see `conform`.
+        The columns must have the codec's types; see `conform`.
         """
         plain = [_unwrap(column) for column in columns]
         keys = self._hash(plain) if self.kind == "hashed" else _to_int64(plain[0])
         return keys, valid_rows(plain)
 
     def conform(self, columns: Sequence[pa.Array], *, exact: bool = True) -> list[pa.Array]:
-        """A stream's key columns in the master's types, or a SchemaError.
+        """A stream's key columns, cast to the master's types.
 
         Args:
             columns: The columns, in the order of the key.
-            exact: Every value must be one of the master's type. Otherwise a value that is none becomes
-                null, for no key of the master equals it.
+            exact: Whether every value must exist in the master's type. Otherwise values that do not become
+                null, because no key of the master equals them.
+
+        Raises:
+            SchemaError: A column has an unsuitable type, or a value that must exist does not.
         """
         if len(columns) != len(self.types):
             raise SchemaError(
-                f"the key has {len(self.types)} columns {list(self.columns)}, got {len(columns)}"
+                f"the key has {len(self.types)} columns {list(self.columns)}, but {len(columns)} were given"
             )
         named = zip(self.columns, columns, self.types, strict=True)
         return [_conform(name, _unwrap(column), type_, exact) for name, column, type_ in named]
 
     def same(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
-        """Where the keys of two lists of conformed columns are equal, row by row; null equals nothing."""
+        """Row by row, whether the keys in two lists of conformed columns are equal; null equals nothing."""
         equal = np.ones(len(left[0]), np.bool_)
         pairs = zip(map(_unwrap, left), map(_unwrap, right), strict=True)
         for (one, other), type_ in zip(pairs, self.types, strict=True):
@@ -115,7 +119,7 @@ class KeyCodec:
         return equal
 
     def identify(self, columns: Sequence[pa.Array]) -> NDArray[np.int64]:
-        """A number for each row that is the same exactly where the keys are the same (no nulls)."""
+        """Number the rows so that two rows share a number if and only if their keys are equal (no nulls)."""
         numbers = np.zeros(len(columns[0]), np.int64)
         for column, type_ in zip(map(_unwrap, columns), self.types, strict=True):
             values = _to_int64(column) if _fits_int64(type_) else _dictionary_codes(column)
@@ -133,7 +137,7 @@ class KeyCodec:
 
 
 def fixed_values(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The values of a fixed-width array as they lie in memory, also under nulls."""
+    """The values of a fixed-width array as they are in memory, including those under nulls."""
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return np.zeros(len(array), dtype)
@@ -141,12 +145,12 @@ def fixed_values(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def encoded_values(column: pa.Array | pa.ChunkedArray) -> Keys:
-    """The int64 values of a stored column of encoded keys, whatever its type calls them."""
+    """The int64 values of a stored column of encoded keys, whatever its Arrow type."""
     return fixed_values(_unwrap(column), np.dtype(np.int64))
 
 
 def valid_rows(columns: Sequence[pa.Array]) -> NDArray[np.bool_] | None:
-    """Rows without a null in any of the columns; None if there are no nulls."""
+    """Which rows have no null in any of the columns; None if there are no nulls."""
     valid: NDArray[np.bool_] | None = None
     for column in columns:
         if column.null_count:
@@ -188,17 +192,11 @@ def _fits_int64(type_: pa.DataType) -> bool:
 
 def _is_hashable(type_: pa.DataType) -> bool:
     is_ = pa.types
-    return bool(_is_text(type_) or is_.is_fixed_size_binary(type_) or is_.is_decimal(type_))
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    is_ = pa.types
-    short = is_.is_string(type_) or is_.is_binary(type_)
-    return bool(short or is_.is_large_string(type_) or is_.is_large_binary(type_))
+    return bool(has_offsets(type_) or is_.is_fixed_size_binary(type_) or is_.is_decimal(type_))
 
 
 def _to_int64(array: pa.Array) -> Keys:
-    """Order-preserving int64 of a column that `_fits_int64`."""
+    """Encode a column that `_fits_int64` as int64, preserving its order."""
     type_ = array.type
     if pa.types.is_boolean(type_):
         return np.asarray(array.cast(pa.int8()).fill_null(0).to_numpy(), np.int64)
@@ -224,7 +222,7 @@ def _decimal_units(array: pa.Array) -> Keys:
     width = array.type.bit_width // 8
     if width <= 8:
         return fixed_values(array, np.dtype(f"i{width}")).astype(np.int64, copy=False)
-    # So few digits that the low eight bytes hold the whole number; Arrow is little-endian.
+    # With so few digits the low eight bytes hold the whole number; Arrow is little-endian.
     words = fixed_values(array, np.dtype((np.int64, width // 8)))
     return np.ascontiguousarray(words[:, 0])
 
@@ -237,9 +235,9 @@ def _chain(hashes: NDArray[np.uint64], array: pa.Array) -> None:
 
 
 def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """The bytes of a text, fixed-size binary or decimal column, and where each value begins."""
+    """The bytes of a string, binary or decimal column, and where each value begins."""
     buffers = array.buffers()
-    if _is_text(array.type):
+    if has_offsets(array.type):
         empty = buffers[2] is None or buffers[2].size == 0
         return np.empty(0, np.uint8) if empty else np.frombuffer(buffers[2], np.uint8), offsets_of(array)
     width = array.type.bit_width // 8
@@ -248,7 +246,7 @@ def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
 
 
 def _dictionary_codes(array: pa.Array) -> NDArray[np.int64]:
-    if not _is_text(array.type):
+    if not has_offsets(array.type):
         width = array.type.bit_width // 8
         values = fixed_values(array, np.dtype(f"V{width}")) if width else np.zeros(len(array), "V1")
         array = pa.array([bytes(value) for value in values], pa.binary())
@@ -260,13 +258,13 @@ def _conform(name: str, column: pa.Array, type_: pa.DataType, exact: bool) -> pa
         return column
     if not (widens if exact else is_comparable)(column.type, type_):
         raise SchemaError(
-            f"key column {name!r} is {type_} in the master and {column.type} in the stream; "
+            f"key column {name!r} is {type_} in the master but {column.type} in the stream; "
             f"cast the stream's column to {type_} before the join"
         )
     try:
         return column.cast(type_) if exact else equal_values(column, type_)
     except pa.ArrowInvalid as error:
         raise SchemaError(
-            f"key column {name!r} is {type_} in the master; a value of the stream's {column.type} "
-            f"does not fit: {error}"
+            f"key column {name!r} is {type_} in the master, and a value of the stream's {column.type} "
+            f"does not fit ({error}); cast the stream's column before the join"
         ) from error

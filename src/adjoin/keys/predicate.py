@@ -1,4 +1,4 @@
-"""Which master keys a stream row matches, as a range of encoded keys."""
+"""Join predicates: the range of encoded master keys that each stream row matches."""
 
 import datetime
 import math
@@ -16,25 +16,25 @@ from adjoin.keys.codec import KeyCodec, fixed_values, valid_rows
 
 Distance = int | float | Decimal | datetime.timedelta
 Bounds = tuple[Array, Array, Array | None]
-"""Least and greatest encoded key that match each row, and which rows have a key (None: all)."""
+"""For each row the least and greatest encoded key that match it, and which rows have a key (None: all)."""
 
 _LEAST = np.iinfo(np.int64).min
 _GREATEST = np.iinfo(np.int64).max
 _DOMAIN = 1 << 64
-"""No two encoded keys are so far apart."""
+"""The number of encoded keys; no two of them are this far apart."""
 _FAR = 1 << 1100
-"""More than any key, or distance of keys, of any type: not even a float is so large."""
+"""Greater than any key, and than any distance between keys, even for floats."""
 _MOST_DIGITS = 400
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class Predicate(Protocol):
     columns: tuple[str, ...]
-    """The stream's columns that it looks at."""
+    """The stream's columns that the predicate uses."""
     is_equality: bool
 
     def bounds(self, batch: pa.RecordBatch) -> Bounds:
-        """The range of each row of the batch."""
+        """The range of matching keys for each row of the batch."""
 
 
 class Equality:
@@ -47,7 +47,7 @@ class Equality:
         self.columns: tuple[str, ...] = columns
 
     def keys(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """The key columns of the batch in the master's types."""
+        """The key columns of the batch, in the master's types."""
         return self._codec.conform([batch.column(name) for name in self.columns], exact=False)
 
     def bounds(self, batch: pa.RecordBatch) -> Bounds:
@@ -97,13 +97,13 @@ class Within:
 
 
 End = tuple[Array, Array | None]
-"""Encoded keys, and which rows have any (None: all)."""
+"""Encoded keys, and which rows have one (None: all)."""
 
 
 def _ends(codec: KeyCodec, column: pa.Array, distance: int) -> tuple[End, End]:
-    """The least key that is at most so far below each value, and the greatest above, among all int64.
+    """The ends of the range within this distance of each value, clipped to int64.
 
-    Times in a coarser unit than the key's may lie beyond all keys, and their distance may reach them.
+    Times in a coarser unit than the key's may lie outside of int64, and still be within the distance of keys.
     """
     factor = 1
     if pa.types.is_temporal(column.type) and widens(column.type, codec.types[0]):
@@ -119,7 +119,7 @@ def _ends(codec: KeyCodec, column: pa.Array, distance: int) -> tuple[End, End]:
 
 
 def _saturated(values: Array, factor: int, shift: int) -> tuple[Array, Array, Array]:
-    """Values times factor plus shift, as far as they are int64; which of them lie below, which above."""
+    """Values times factor plus shift, clipped to int64, and which of them lay below and above it."""
     below = _less(values, -((shift - _LEAST) // factor))
     above = _less(-1 - values, -1 - (_GREATEST - shift) // factor)
     wrapped = values.view(np.uint64) * np.uint64(factor) + np.uint64(shift % _DOMAIN)
@@ -128,7 +128,7 @@ def _saturated(values: Array, factor: int, shift: int) -> tuple[Array, Array, Ar
 
 
 def _less(values: Array, bound: int) -> Array:
-    """Whether each is less than a number of any size."""
+    """Whether each value is less than the bound, which need not fit into int64."""
     if bound > _GREATEST:
         return np.ones(len(values), bool)
     return values < np.int64(max(bound, _LEAST))
@@ -149,14 +149,14 @@ def _both(one: Array | None, other: Array | None) -> Array | None:
 def _require_order(codec: KeyCodec) -> None:
     if not codec.ordered:
         raise SchemaError(
-            f"a range predicate needs one key column whose order is kept; {list(codec.columns)} of type "
-            f"{[str(type_) for type_ in codec.types]} is stored by hash: join by equality, or build the "
-            "master on a number, date or timestamp"
+            f"a range predicate needs a single key column whose order is preserved, but the key "
+            f"{list(codec.columns)} of type {[str(type_) for type_ in codec.types]} is hashed; join by "
+            "equality, or build the master with a number, date or timestamp as its key"
         )
 
 
 def _in_key_units(distance: Distance, type_: pa.DataType) -> float | int:
-    """The distance as a number of the key's smallest steps, rounded down (floats: as it is)."""
+    """The distance in units of the key's resolution, rounded down; for floats, unchanged."""
     if isinstance(distance, datetime.timedelta):
         units: float | int = _ticks(distance, type_)
         if units < 0:
@@ -168,19 +168,21 @@ def _in_key_units(distance: Distance, type_: pa.DataType) -> float | int:
     if pa.types.is_decimal(type_):
         exact = exact if exact is None else exact * Fraction(10) ** type_.scale
     elif not (pa.types.is_integer(type_) or pa.types.is_date32(type_)):
-        raise OptionError(f"within={distance!r} on a key of type {type_}: give a datetime.timedelta")
+        raise OptionError(
+            f"within={distance!r} does not fit a key of type {type_}; give a datetime.timedelta"
+        )
     return _DOMAIN if exact is None else min(math.floor(exact), _DOMAIN)
 
 
 def _exact(distance: object) -> Fraction | None:
-    """A number as it was written; None if it is infinite, or so large that everything is nearer."""
+    """The exact value as written; None if it is infinite, or larger than any distance."""
     if isinstance(distance, np.integer | np.floating) and distance.dtype.kind != "m":
         distance = distance.item()
     if not isinstance(distance, int | float | Decimal) or isinstance(distance, bool):
-        raise OptionError(f"within={distance!r} is not a number or timedelta")
+        raise OptionError(f"within={distance!r}: give a number or a timedelta")
     number = Decimal(str(distance)) if isinstance(distance, float) else distance
     if (isinstance(number, Decimal) and number.is_nan()) or number < 0:
-        raise OptionError(f"within={distance!r} must not be negative, or not a number")
+        raise OptionError(f"within={distance!r} must not be negative or NaN")
     if isinstance(number, int):
         return Fraction(min(number, _FAR))
     if number.is_infinite() or number.adjusted() > _MOST_DIGITS:
@@ -203,4 +205,4 @@ def _ticks(distance: datetime.timedelta, type_: pa.DataType) -> int:
         return microseconds // 1000
     if pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_):
         return microseconds * _TICKS_PER_SECOND[type_.unit] // 10**6
-    raise OptionError(f"within={distance!r} on a key of type {type_}: give a number")
+    raise OptionError(f"within={distance!r} does not fit a key of type {type_}; give a number")

@@ -1,1 +1,1 @@
-"""The disk-resident relation: pages, index, snapshots, updates, device."""
+"""The disk-resident relation: pages, index, versions, changes, and the device it is read from."""

@@ -1,6 +1,6 @@
 """Applying changes: copy-on-write of the pages they touch, committed as the next version.
 
-Pages of different ranges of keys can be rewritten in different places; they are committed in one.
+Different processes can rewrite the pages of different key ranges; a single one commits them all.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,11 +44,11 @@ class ApplyOptions:
     """How changes are applied; see `Master.apply`.
 
     Attributes:
-        in_order: True if changes of one key count in the order in which they come.
-        sequence: The column whose greatest value counts, also among change sets.
-        tombstone_seconds: For how long deletes with a sequence are remembered at least; None: for ever.
-        at: When this is.
-        is_tidy: Whether pages are moved out of badly filled files; see `adjoin.master.page_moves`.
+        in_order: Whether the changes of a key take effect in the order in which they arrive.
+        sequence: The column whose greatest value wins, also across change sets.
+        tombstone_seconds: How long deletes with a sequence are remembered, at least; None means forever.
+        at: The current time.
+        is_tidy: Whether to move pages out of badly filled files; see `adjoin.master.page_moves`.
     """
 
     txn: Txn | None = None
@@ -60,29 +60,29 @@ class ApplyOptions:
     sequence: str | None = None
     tombstone_seconds: float | None = None
     is_tidy: bool = True
-    at: datetime = field(default_factory=lambda: now_utc())  # noqa: PLW0108 (tests have another one)
+    at: datetime = field(default_factory=lambda: now_utc())  # noqa: PLW0108 (tests replace `now_utc`)
 
     @property
     def order_columns(self) -> tuple[str, ...]:
-        """The columns by which changes of one key are ordered; the sequence comes first."""
+        """The columns that order the changes of a key; the sequence comes first."""
         if self.sequence is None:
             return self.order_by
         return (self.sequence, *(name for name in self.order_by if name != self.sequence))
 
     def __post_init__(self) -> None:
         if self.txn is not None and not (_is_name(self.txn) or _is_numbered(self.txn)):
-            raise OptionError(f"txn={self.txn!r}: give a name, a pair of a name and a number, or None")
+            raise OptionError(f"txn={self.txn!r}: give a name, a name and a number as a tuple, or None")
         if not all(map(_is_name, self.order_by)) or len(set(self.order_by)) < len(self.order_by):
-            raise OptionError(f"order_by={self.order_by!r}: give the name of a column, or different names")
+            raise OptionError(f"order_by={self.order_by!r}: give a column name, or several different ones")
         if self.sequence is not None and not _is_name(self.sequence):
-            raise OptionError(f"sequence={self.sequence!r}: give the name of a column, or None")
+            raise OptionError(f"sequence={self.sequence!r}: give a column name, or None")
         if self.sequence == OPERATION_COLUMN:
             raise OptionError(
-                f"sequence={self.sequence!r} says what a change does; give a column of times or numbers"
+                f"sequence={self.sequence!r} is the column of operations; give one with times or numbers"
             )
         wrong = [item for item in self.marks.items() if not (_is_name(item[0]) and _is_integer(item[1]))]
         if wrong:
-            raise OptionError(f"marks={dict(wrong)!r}: give a name and a whole number for each")
+            raise OptionError(f"marks={dict(wrong)!r}: give each mark a name and a whole number")
 
 
 def now_utc() -> datetime:
@@ -106,7 +106,7 @@ def _is_numbered(txn: object) -> bool:
 
 @dataclass(frozen=True)
 class Base:
-    """The version that is changed."""
+    """The version to be changed."""
 
     manifest: Manifest
     index: PageIndex
@@ -115,7 +115,10 @@ class Base:
 
 
 def apply(home: Home, base: Base, changes: Any, options: ApplyOptions) -> int | None:
-    """Commit the revision after `base`; its version, None if nothing changes. The caller locks writers."""
+    """Commit the revision after `base` and return its version, None if nothing changes.
+
+    The caller holds the lock of writers.
+    """
     schema, batches = open_changes(changes)
     base = with_new_columns(base, schema, options)
     part = rewrite(home, base.manifest, base.index, schema, batches, options)
@@ -123,7 +126,7 @@ def apply(home: Home, base: Base, changes: Any, options: ApplyOptions) -> int | 
 
 
 def with_new_columns(base: Base, changes: pa.Schema, options: ApplyOptions) -> Base:
-    """The base with the columns that only the changes have, if they are to be added."""
+    """The base, extended with columns that only the changes have if `evolve` is set."""
     if not options.evolve:
         return base
     known = {*base.manifest.schema.names, OPERATION_COLUMN, *options.order_by, options.sequence}
@@ -134,11 +137,11 @@ def with_new_columns(base: Base, changes: pa.Schema, options: ApplyOptions) -> B
 
 
 def refuse_stale(path: str, base: Manifest, newest: Manifest) -> None:
-    """Raise ConflictError if there are other rows or columns since the base; pages may have moved."""
+    """Raise ConflictError if rows or columns have changed since the base; pages may have moved."""
     if newest.revision != base.revision:
         raise ConflictError(
-            f"this is version {base.version} of {path} and version {newest.version} has been committed "
-            "since; open the master again and apply the changes to it"
+            f"version {newest.version} of {path} was committed after version {base.version}, which this "
+            "change is based on; open the master again and repeat the change"
         )
 
 
@@ -152,17 +155,17 @@ def rewrite(
     first_page: int = 0,
     marker: str = "",
 ) -> Rewritten:
-    """Write the pages that the changes touch anew; whoever has the result commits or discards it.
+    """Write new versions of the pages that the changes touch; the caller commits or discards the result.
 
     Args:
         home: The master's directory.
-        manifest: The version that is changed.
+        manifest: The version to be changed.
         index: Its index.
-        schema: Columns of the changes.
+        schema: The columns of the changes.
         batches: The changes.
-        options: How they are applied.
-        first_page: Pages before it are left alone; keys that follow them get pages of their own.
-        marker: Begins the names of all files, see `files.new_name`.
+        options: How to apply them.
+        first_page: Pages before this one are left alone; keys after them get pages of their own.
+        marker: Prefix of the names of all files; see `files.new_name`.
     """
     with ExitStack() as stack:
         sequence = None
@@ -189,7 +192,7 @@ def rewrite(
         return replace(rewriter.finish(), records=recorder.finish())
 
 
-def _move_here(page_bytes: int) -> Mover:  # noqa: ARG001 (as many as there are)
+def _move_here(page_bytes: int) -> Mover:  # noqa: ARG001 (it moves any number of pages)
     return move
 
 
@@ -200,10 +203,10 @@ def commit_next(
     options: ApplyOptions,
     mover_for: MoverFor = _move_here,
 ) -> int | None:
-    """Commit parts, given in the order of keys, as the next revision; its version, None if nothing changes.
+    """Commit parts, given in key order, as the next revision; returns its version, None if nothing changes.
 
-    If pages were moved meanwhile, the parts take their places among the moved pages. What is left over is
-    removed.
+    If other writers have only moved pages in the meantime, the parts are committed on top of that. Files
+    that do not become part of a version are removed.
     """
     created = [file.path for part in parts for file in part.files]
     records = [part.records for part in parts if part.records is not None]
@@ -236,7 +239,7 @@ def _following(
     mover_for: MoverFor,
     created: list[str],
 ) -> Manifest | None:
-    """The next version, None if nothing changes."""
+    """The manifest of the next version, None if nothing changes."""
     manifest = base.manifest
     records = [part.records for part in parts if part.records is not None]
     chosen = mover_for if options.is_tidy else None
@@ -250,7 +253,7 @@ def _following(
 
 
 def _with_moved_pages(home: Home, base: Base, pins: ExitStack) -> Base:
-    """The newest version as base, which differs in places of pages alone; else the conflict remains."""
+    """The newest version as the base, if it differs only in where pages are; else raise the conflict."""
     pinned = home.pin()
     pins.enter_context(pinned.lock)
     newest = pinned.manifest
@@ -258,8 +261,9 @@ def _with_moved_pages(home: Home, base: Base, pins: ExitStack) -> Base:
     index = MappedIndex(home, newest).index
     if newest.id != base.manifest.id or base.has_new_columns or not same_pages(index, base.index):
         raise ConflictError(
-            f"version {newest.version} of {home.path} has its rows in other pages than version "
-            f"{base.manifest.version}; open the master again and apply the changes to it"
+            f"version {newest.version} of {home.path} has other pages than version "
+            f"{base.manifest.version}, which this change is based on; open the master again and repeat "
+            "the change"
         )
     return replace(base, manifest=newest, index=index)
 
@@ -271,7 +275,7 @@ def _recorded(
     options: ApplyOptions,
     created: list[str],
 ) -> Latest:
-    """The latest changes with records, given in the order of keys; see `adjoin.master.latest`."""
+    """The latest changes, updated with records given in key order; see `adjoin.master.latest`."""
     assert options.sequence is not None
     memory_bytes, before = options.memory_bytes, expired_before(options.at, options.tombstone_seconds)
     latest = LatestChanges.of(home, manifest, records[0].sequence)
@@ -292,7 +296,7 @@ def _merged(
     created: list[str],
     mover_for: MoverFor | None,
 ) -> Manifest:
-    """The base's manifest with the pages of the parts in place of those that they replace."""
+    """The base's manifest, with the pages of the parts in place of those they replace."""
     manifest = base.manifest
     index, data_files = merge_index(base, parts)
     if mover_for is not None:
@@ -310,7 +314,7 @@ def _merged(
 
 
 def merge_index(base: Base, parts: Sequence[Rewritten]) -> tuple[PageIndex, list[DataFile]]:
-    """Old entries that stay and new ones in the order of keys; files without pages are dropped."""
+    """Remaining old entries and new ones in key order; files without pages are dropped."""
     newest = base.manifest.newest_layout
     new_files = [replace(file, layout=newest) for part in parts for file in part.files]
     data_files = [*base.manifest.files, *new_files]
@@ -344,7 +348,7 @@ def _rebuild_filter(
 def stored_keys(
     manifest: Manifest, data_files: list[DataFile], index: PageIndex, chunk_bytes: int
 ) -> Iterator[NDArray[np.int64]]:
-    """The encoded keys of all pages in order."""
+    """The encoded keys of all pages, in order."""
     step = max(1, chunk_bytes // manifest.page_bytes)
     for start in range(0, len(index), step):
         wanted = np.arange(start, min(start + step, len(index)))

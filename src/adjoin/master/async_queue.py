@@ -1,4 +1,4 @@
-"""The kernel's queue for asynchronous reads, one per reading thread."""
+"""Linux's queue for asynchronous reads, one per reading thread."""
 
 import ctypes
 import os
@@ -19,13 +19,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class AsyncQueue:
     """Reads scans with up to `depth` operations in flight.
 
-    Raises OSError where the system has no such queue, or none to spare.
+    Raises:
+        OSError: The system has no such queues, or none left.
     """
 
     def __init__(self, depth: int) -> None:
         calls = _CALLS.get(platform.machine())
         if calls is None:
-            raise OSError(f"no asynchronous reads on {platform.machine()}")
+            raise OSError(f"asynchronous reads are not supported on {platform.machine()}")
         setup, destroy, submit, collect = calls
         context = ctypes.c_ulong(0)
         if _libc.syscall(ctypes.c_long(setup), ctypes.c_long(depth), ctypes.byref(context)) != 0:
@@ -45,9 +46,9 @@ class AsyncQueue:
         )
 
     def read(self, first: Array, last: Array, begin: int, end: int, reads: Reads) -> tuple[int, int]:
-        """Read scans; arguments and result are those of `read_scans`."""
+        """Read scans; see `read_scans` for arguments and result."""
         status, page = read_scans_ahead(self._operations, first, last, begin, end, reads)
         if status == READ_LOST:
-            self.close()  # waits until no read is under way
+            self.close()  # waits until no read is in flight
             return READ_FAILED, page
         return status, page

@@ -1,6 +1,6 @@
-"""Who builds and changes masters from rows that are not Arrow.
+"""Backends: where masters are built and changed, depending on what kind of rows they are given.
 
-The layers above register an engine here, so that this one needs to know none of them.
+Layers above register their backends here, so that this one need not import them.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from adjoin.master.progress import Progress
 from adjoin.master.versions import Home
 
 
-class Engine(Protocol):
-    """Builds and changes masters from rows of a certain kind."""
+class Backend(Protocol):
+    """Builds and changes masters from one kind of rows."""
 
     def accepts(self, source: Any) -> bool:
-        """True if the rows are of that kind."""
+        """Whether the rows are of that kind."""
 
     def build(
         self, source: Any, key: str | Sequence[str], home: Home, options: BuildOptions, progress: Progress
     ) -> None:
-        """As `adjoin.master.build.build`."""
+        """See `adjoin.master.build.build`."""
 
     def apply(self, home: Home, base: Base, changes: Any, options: ApplyOptions) -> int | None:
-        """As `adjoin.master.apply.apply`."""
+        """See `adjoin.master.apply.apply`."""
 
     def mover(self, page_bytes: int) -> Mover | None:
-        """Who moves so many bytes of pages, if this engine should do that now."""
+        """The function that moves pages of this total size, or None to leave it to another backend."""
 
 
 class _InProcess:
@@ -37,26 +37,26 @@ class _InProcess:
     build = staticmethod(build)
     apply = staticmethod(apply)
 
-    def accepts(self, source: Any) -> bool:  # noqa: ARG002 (whatever it is, this engine names what is wrong)
+    def accepts(self, source: Any) -> bool:  # noqa: ARG002 (`build` and `apply` report what they cannot read)
         return True
 
-    def mover(self, page_bytes: int) -> Mover | None:  # noqa: ARG002 (it moves as many as there are)
+    def mover(self, page_bytes: int) -> Mover | None:  # noqa: ARG002 (it moves any number of pages)
         return move
 
 
-_engines: list[Engine] = [_InProcess()]
+_backends: list[Backend] = [_InProcess()]
 
 
-def register(engine: Engine) -> None:
-    """Prefer this engine for the rows it accepts."""
-    _engines.insert(0, engine)
+def register(backend: Backend) -> None:
+    """Prefer this backend for the rows that it accepts."""
+    _backends.insert(0, backend)
 
 
-def engine_for(source: Any) -> Engine:
-    """The engine for these rows; what no other accepts is for pyarrow."""
-    return next(engine for engine in _engines if engine.accepts(source))
+def backend_for(source: Any) -> Backend:
+    """The backend for these rows; pyarrow gets what no other accepts."""
+    return next(backend for backend in _backends if backend.accepts(source))
 
 
 def mover_for(page_bytes: int) -> Mover:
-    """Who moves so many bytes of pages."""
-    return next(mover for engine in _engines if (mover := engine.mover(page_bytes)) is not None)
+    """The function that moves pages of this total size."""
+    return next(mover for backend in _backends if (mover := backend.mover(page_bytes)) is not None)

@@ -1,4 +1,4 @@
-"""Which version each numbered change set starts from."""
+"""Records of the version that each numbered change set is based on."""
 
 import os
 import uuid
@@ -11,24 +11,24 @@ _NAMES = uuid.UUID("6c1f3f0e-6c0b-5b0a-9d55-8b1f0f3f7a11")
 
 
 class BaseRecords(VersionRecords):
-    """The records of one master: `bases/<id made from the name>/<number>.json`.
+    """The records of one master: `bases/<id derived from the name>/<number>.json`.
 
-    A change set is committed as the revision after its base, so `vacuum` keeps both for a repetition.
+    A change set is committed as the revision after its base; `vacuum` keeps both in case it is repeated.
     """
 
     def __init__(self, home: Home, master: str | None = None) -> None:
         super().__init__(home, os.path.join(home.path, "bases"), master)
 
     def base_for(self, name: str, number: int) -> int:
-        """The version that this change set starts from: as recorded, else the newest, which is recorded."""
+        """The base of this change set: the recorded one, or else the newest version, recording it."""
         return self.decide(_id_of(name), number, f"change set {(name, number)}")
 
     def find_base(self, name: str, number: int) -> int | None:
-        """The version that this change set starts from, if it is recorded."""
+        """The recorded base of this change set, if any."""
         return self.find(_id_of(name), number)
 
     def drop(self, name: str, number: int) -> None:
-        """Forget the base of a change set that another writer has overtaken; nothing came of it."""
+        """Remove the base of a change set that was not committed, because another writer was faster."""
         path = self.path_of(_id_of(name), number)
         files.unlink(path)
         files.sync_dir(os.path.dirname(path))
@@ -40,7 +40,7 @@ class BaseRecords(VersionRecords):
 
 
 def next_revision(home: Home, base: int) -> int | None:
-    """The first version after the base that has other rows; versions between have only moved pages."""
+    """The first version after the base with other rows; those in between only moved pages."""
     revision: int | None = None
     for version in (version for version in home.versions() if version >= base):
         found = home.read_manifests([version])
@@ -52,5 +52,5 @@ def next_revision(home: Home, base: int) -> int | None:
 
 
 def _id_of(name: str) -> str:
-    """Any text can be a name, not every text can be the name of a directory."""
+    """A directory name: a change set can have any string as its name, a directory cannot."""
     return str(uuid.uuid5(_NAMES, name))

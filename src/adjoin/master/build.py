@@ -53,13 +53,15 @@ class BuildOptions:
         pages_fit = _is_whole(self.page_bytes, BLOCK_BYTES, _LARGEST_PAGE_BYTES)
         if not pages_fit or self.page_bytes % BLOCK_BYTES:
             raise OptionError(
-                f"page_bytes={self.page_bytes!r}: give a multiple of {BLOCK_BYTES}, "
+                f"page_bytes={self.page_bytes!r}: give a multiple of {BLOCK_BYTES} that is "
                 f"at most {_LARGEST_PAGE_BYTES}"
             )
         if not isinstance(self.fill, int | float) or not 0 < self.fill <= 1:
             raise OptionError(f"fill={self.fill!r}: give a number above 0 and at most 1")
         if not _is_whole(self.filter_bits, 0, 64):
-            raise OptionError(f"filter_bits={self.filter_bits!r}: give bits per key, 0 (no filter) to 64")
+            raise OptionError(
+                f"filter_bits={self.filter_bits!r}: give a number of bits per key from 0 (no filter) to 64"
+            )
         if not isinstance(self.null_keys, str) or self.null_keys not in {"error", "drop"}:
             raise OptionError(f'null_keys={self.null_keys!r}: give "error" or "drop"')
 
@@ -70,7 +72,7 @@ def _is_whole(value: object, least: int, most: int) -> bool:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a new master are stored: plain data, fixed before the first row is read."""
+    """How the rows of a new master are stored; fixed before the first row is read."""
 
     schema: pa.Schema
     codec: KeyCodec
@@ -96,12 +98,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Written:
-    """Rows that lie on disk as pages and belong to no version yet.
+    """Rows that were written as pages, which belong to no version yet.
 
     Attributes:
-        index: Their pages; files are counted from 0.
-        files: Their data files.
-        keys: Their keys, if there is to be a filter.
+        index: The index of the pages; files are numbered from 0.
+        files: The data files.
+        keys: The keys, if there is to be a filter.
     """
 
     index: PageIndex
@@ -130,7 +132,7 @@ def build(
 
 @contextmanager
 def new_master(home: Home) -> Iterator[None]:
-    """Make the directories and keep `vacuum` out while the first version is written into them."""
+    """Make the directories, and lock out `vacuum` while the first version is written."""
     _refuse_existing(home)
     home.create()
     with _sweep_and_lock(home):
@@ -141,12 +143,12 @@ def refuse_null_keys(layout: Layout, null_rows: int, rows: int) -> None:
     if null_rows and layout.options.null_keys == "error":
         raise NullKeyError(
             f"{null_rows} of {rows} rows have a null in the key {list(layout.codec.columns)}; "
-            'remove them, or build with null_keys="drop"'
+            'remove these rows, or build with null_keys="drop"'
         )
 
 
 def commit_first(home: Home, layout: Layout, parts: Sequence[Written]) -> None:
-    """Commit parts, given in the order of their keys, as version 1; what is not committed is removed."""
+    """Commit parts, given in key order, as version 1; files that are not committed are removed."""
     created = [file.path for part in parts for file in part.files]
     spooled = [part.keys for part in parts if part.keys is not None]
     try:
@@ -192,7 +194,7 @@ def _first_manifest(
 
 
 def concat_index(parts: Sequence[tuple[PageIndex, int]]) -> PageIndex:
-    """Indexes one after the other, each with its number of files, which are counted on."""
+    """Concatenate indexes, each given with its number of files, and renumber the files."""
     index = PageIndex.concat([part for part, _ in parts])
     start = files_before = 0
     for part, file_count in parts:
@@ -205,7 +207,7 @@ def concat_index(parts: Sequence[tuple[PageIndex, int]]) -> PageIndex:
 def write_index(
     home: Home, index: PageIndex, key_filter: KeyFilter | None, created: list[str]
 ) -> tuple[IndexFile, IndexFile | None]:
-    """Write index and filter files, durable when this returns; their paths are added to `created`."""
+    """Write index and filter files durably, and add their paths to `created`."""
     data = index.to_bytes()
     index_file = IndexFile(home.write_index_file(data, created), checksum_of(data))
     filter_file = None
@@ -219,26 +221,26 @@ def write_index(
 def _check_columns(schema: pa.Schema, key: str | Sequence[str]) -> list[str]:
     columns = [key] if isinstance(key, str) else list(arguments.names("key", key))
     if not columns or len(set(columns)) < len(columns):
-        raise OptionError(f"key={key!r}: give the name of a column, or a list of different names")
+        raise OptionError(f"key={key!r}: give a column name, or a list of different ones")
     missing = [name for name in columns if name not in schema.names]
     if missing:
-        raise SchemaError(f"key columns {missing} are not among the columns {schema.names}")
+        raise SchemaError(f"there are no key columns {missing} among the columns {schema.names}")
     for name in (KEY_COLUMN, OPERATION_COLUMN):
         if name in schema.names:
-            raise SchemaError(f"column {name!r} has a name that adjoin uses itself; rename it")
+            raise SchemaError(f"adjoin reserves the column name {name!r}; rename the column")
     return columns
 
 
 def _refuse_existing(home: Home) -> None:
     if home.versions():
         raise MasterExistsError(
-            f"there is a master at {home.path} already; open it with Master.open and change it with apply, "
+            f"there is already a master at {home.path}; open it with Master.open and change it with apply, "
             "or build at another path"
         )
 
 
 def _sweep_and_lock(home: Home) -> files.Lock:
-    """Remove what a crashed build has left, then let other writers in again."""
+    """Remove what a crashed build has left, then share the lock with other writers."""
     lock = files.lock_file(home.lock_path, exclusive=True)
     if lock is None:
         return home.lock_writers()
@@ -257,10 +259,10 @@ class PageBuilder:
     """Sorts rows and writes them as pages.
 
     Args:
-        home: Where to.
-        layout: How.
-        progress: Told about rows written.
-        marker: Begins the names of all files, see `files.new_name`.
+        home: The directory of the master.
+        layout: How to store the rows.
+        progress: Shows the number of rows written.
+        marker: Prefix of the names of all files; see `files.new_name`.
     """
 
     def __init__(self, home: Home, layout: Layout, progress: Progress, marker: str = "") -> None:
@@ -283,7 +285,7 @@ class PageBuilder:
         self._finished = False
 
     def add(self, batch: pa.RecordBatch) -> int:
-        """Take rows in any order, in the layout's schema; return how many are left out for a null key."""
+        """Add rows, in any order, in the layout's schema; returns how many are left out for null keys."""
         valid = valid_rows([batch.column(name) for name in self._layout.codec.columns])
         kept = batch if valid is None else batch.filter(pa.array(valid))
         self._null_rows += batch.num_rows - kept.num_rows
@@ -293,7 +295,7 @@ class PageBuilder:
         return int(batch.num_rows - kept.num_rows)
 
     def finish(self) -> Written:
-        """Write all rows; whoever has the result commits or discards it."""
+        """Write all rows; the caller commits or discards the result."""
         self._write(self._sorter.sorted())
         data_files = self._writer.finish()
         keys = self._spool.finish() if self._spool else None
@@ -301,17 +303,15 @@ class PageBuilder:
         return Written(PageIndex.concat(self._index), data_files, keys)
 
     def close(self) -> None:
-        """Remove what is temporary, and pages too unless they are finished."""
+        """Remove temporary files, and unless they are finished, the pages."""
         self._sorter.close()
-        self._writer.close()
+        if not self._finished:
+            self._writer.discard()
         if self._spool:
             self._spool.close()
-        if not self._finished:
-            for path in self._writer.paths:
-                files.discard(path)
 
     def _with_key(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in the stored schema: the encoded key first, unless a column is its own."""
+        """The batch in the stored schema: the encoded key first, unless the key column is its own."""
         codec = self._layout.codec
         if codec.kind == "identity":
             return pa.record_batch(batch.columns, schema=self._schema)
@@ -320,19 +320,19 @@ class PageBuilder:
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
         limit_bytes = max(2 * self._layout.page_bytes, min(_CUT_BYTES, self._options.memory_bytes // 32))
-        waiting: list[pa.RecordBatch] = []
-        waiting_bytes = 0
+        pending: list[pa.RecordBatch] = []
+        pending_bytes = 0
         for batch in batches:
-            waiting.append(batch)
-            waiting_bytes += batch.nbytes
-            if waiting_bytes >= limit_bytes:
-                waiting = [self._write_pages(pa.concat_batches(waiting), more=True)]
-                waiting_bytes = waiting[0].nbytes
-        if waiting:
-            self._write_pages(pa.concat_batches(waiting), more=False)
+            pending.append(batch)
+            pending_bytes += batch.nbytes
+            if pending_bytes >= limit_bytes:
+                pending = [self._write_pages(pa.concat_batches(pending), more=True)]
+                pending_bytes = pending[0].nbytes
+        if pending:
+            self._write_pages(pa.concat_batches(pending), more=False)
 
     def _write_pages(self, rows: pa.RecordBatch, *, more: bool) -> pa.RecordBatch:
-        """Write all whole pages; return the rows that are left."""
+        """Write all full pages; returns the remaining rows."""
         cuts = self._cutter.cut(rows, more=more)
         if len(cuts):
             keys = encoded_values(rows.column(self._layout.key_column))

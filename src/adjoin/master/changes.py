@@ -1,4 +1,4 @@
-"""Change sets: rows with an operation each, checked, sorted, and resolved to what they amount to."""
+"""Change sets: rows with an operation each, validated, sorted, and resolved to their net effect."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ from adjoin.keys.codec import KeyCodec, encoded_values, valid_rows
 from adjoin.master.manifest import Manifest
 from adjoin.master.sequence import sequence_values
 from adjoin.master.sort import ExternalSorter
-from adjoin.master.source import portions, split
+from adjoin.master.source import split, split_decoded
 from adjoin.master.versions import Home
 
 OPERATION_COLUMN = "_op"
 _ORDER_COLUMN = "_adjoin_order_"
 UPSERT, DELETE, INSERT = range(3)
-LARGEST_CHUNK_BYTES = 256 << 20  # string columns that are put together stay below the 2 GiB of their offsets
+LARGEST_CHUNK_BYTES = 256 << 20  # concatenated string columns stay below the 2 GiB of their offsets
 _OPERATIONS = ["upsert", "delete", "insert"]
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a run of changes amounts to.
+    """The net effect of a run of changes.
 
     Attributes:
-        cleared: One row for each key whose old rows all go, in the order of encoded keys.
+        cleared: One row for each key whose old rows are all removed, in the order of encoded keys.
         cleared_keys: Their encoded keys.
-        added: The rows that come, in the order of encoded keys.
+        added: The new rows, in the order of encoded keys.
         added_keys: Their encoded keys.
         last_key: The greatest encoded key; later changes have greater ones.
-        sequence: If changes have a sequence, its value for each cleared key; there is one change for each.
-        is_delete: Then also whether that change is a delete; the rows of the others are added.
+        sequence: With a sequence, its value for each cleared key; each key then has exactly one change.
+        is_delete: With a sequence, whether that change is a delete; the others each add a row.
     """
 
     cleared: pa.RecordBatch
@@ -48,7 +48,7 @@ class Resolved:
     is_delete: NDArray[np.bool_] | None = None
 
     def only(self, chosen: NDArray[np.bool_]) -> "Resolved":
-        """Of changes with a sequence those of the chosen cleared keys."""
+        """The changes of the chosen cleared keys; only for changes with a sequence."""
         assert self.sequence is not None
         assert self.is_delete is not None
         rows = chosen[~self.is_delete]
@@ -64,17 +64,17 @@ class Resolved:
 
 
 class ChangeSet:
-    """Sorts the changes by key in bounded memory, and hands them out resolved.
+    """Sorts changes by key in bounded memory, and resolves them.
 
     Args:
-        manifest: The version that is changed.
+        manifest: The version to be changed.
         home: Its directory.
         schema: The columns of the changes.
-        memory_bytes: What may be held at once.
-        order_by: Columns by which changes of one key are ordered, rather than as they come.
-        marker: Begins the names of temporary files, see `files.new_name`.
-        sequence: The type in which the first of those columns is compared, if it is the sequence: then of the
-            changes of one key only the last counts.
+        memory_bytes: The memory for sorting and resolving.
+        order_by: Columns that order the changes of a key, in place of the order in which they arrive.
+        marker: Prefix of the names of temporary files; see `files.new_name`.
+        sequence: If the first of those columns is the sequence, the type in which it is compared: only the
+            last change of each key then takes effect.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ChangeSet:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        for part in portions(batch, self._chunk_bytes):
+        for part in split_decoded(batch, self._chunk_bytes):
             for rows in split(self._checked(part, self._sorter.schema), self._chunk_bytes):
                 self._sorter.add(rows)
 
@@ -111,25 +111,25 @@ class ChangeSet:
         self._sorter.close()
 
     def resolved(self, *, in_order: bool = True) -> Iterator[Resolved]:
-        """The changes in the order of keys, all changes of one key in the same part.
+        """The changes in key order, with all changes of a key in the same part.
 
-        Unless they are `in_order`, changes of one key of which it is not known which comes first are refused.
+        Unless changes are `in_order`, several changes of a key must be ordered by `order_by`.
         """
-        waiting: list[pa.RecordBatch] = []
-        waiting_bytes = 0
+        pending: list[pa.RecordBatch] = []
+        pending_bytes = 0
         for batch in self._sorter.sorted():
-            waiting.append(batch)
-            waiting_bytes += batch.nbytes
-            if waiting_bytes >= self._chunk_bytes:
-                rows = pa.concat_batches(waiting)
+            pending.append(batch)
+            pending_bytes += batch.nbytes
+            if pending_bytes >= self._chunk_bytes:
+                rows = pa.concat_batches(pending)
                 keys = encoded_values(rows.column(self._manifest.key_column))
                 whole = int(np.searchsorted(keys, keys[-1], "left"))
                 if whole:
                     yield self._resolve(rows.slice(0, whole), in_order)
-                waiting = [rows.slice(whole)]
-                waiting_bytes = waiting[0].nbytes
-        if waiting:
-            yield self._resolve(pa.concat_batches(waiting), in_order)
+                pending = [rows.slice(whole)]
+                pending_bytes = pending[0].nbytes
+        if pending:
+            yield self._resolve(pa.concat_batches(pending), in_order)
 
     def _resolve(self, rows: pa.RecordBatch, in_order: bool) -> Resolved:
         keys = encoded_values(rows.column(self._manifest.key_column))
@@ -175,7 +175,7 @@ class ChangeSet:
         order: list[NDArray[np.int64]],
         in_order: bool,
     ) -> Resolved:
-        """Of each key the last change, whatever the others were."""
+        """Keep only the last change of each key."""
         groups, key_columns = order[0], rows.select(list(self._codec.columns))
         last = np.flatnonzero(np.concatenate([groups[1:] != groups[:-1], [True]]))
         if not in_order:
@@ -197,22 +197,23 @@ class ChangeSet:
     def _refuse_unordered(
         self, rows: pa.RecordBatch, operation: NDArray[np.int8], order: list[NDArray[np.int64]]
     ) -> None:
-        """Raise if neighbours have the same key and place in the order, and are not both inserts."""
+        """Raise if two changes of a key are equal in the order, unless both are inserts."""
         same = np.logical_and.reduce([column[1:] == column[:-1] for column in order])
         unclear = np.flatnonzero(same & ((operation[1:] != INSERT) | (operation[:-1] != INSERT)))
         if len(unclear) == 0:
             return
         key = {name: rows.column(name)[int(unclear[0])].as_py() for name in self._codec.columns}
         if self._order_by:
-            cure = f"the same {', '.join(self._order_by)}; drop duplicates, or order_by more columns"
+            cure = f"have the same {', '.join(self._order_by)}; drop duplicates, or add columns to order_by="
         else:
             cure = (
-                "a DataFrame has no order: give sequence= or order_by=, the column that tells which is later"
+                "have no order, because a DataFrame has none; give the column that orders them as sequence= "
+                "or order_by="
             )
-        raise OptionError(f"several changes have the key {key} and {cure}")
+        raise OptionError(f"several changes of the key {key} {cure}")
 
     def _checked(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """The batch in the stored schema plus operation codes, or an error that says what is wrong."""
+        """Validate the batch and convert it to the stored schema, plus operation codes."""
         check_names(batch.schema.names, self._manifest, self._order_by)
         operation = _operation_codes(batch.column(OPERATION_COLUMN))
         comes = operation != DELETE
@@ -229,8 +230,8 @@ class ChangeSet:
             columns.insert(0, pa.array(keys))
         if self._sequence is not None and (operation == INSERT).any():
             raise OptionError(
-                f"{OPERATION_COLUMN}='insert' with a sequence: an insert adds a row to those of its key, "
-                "and a sequence keeps the latest change of each key alone; give 'upsert'"
+                f"{OPERATION_COLUMN}='insert' cannot be used with a sequence: an insert adds a row to its "
+                "key, but a sequence keeps only the latest change of each key; give 'upsert'"
             )
         order = [
             self._order_column(batch.column(name), name, field)
@@ -242,12 +243,12 @@ class ChangeSet:
         if self._sequence is not None and field is self._order[0]:
             return sequence_values(name, column, self._sequence)
         if column.null_count:
-            raise SchemaError(f"column {name!r} orders the changes and has nulls; fill them")
+            raise SchemaError(f"column {name!r} orders the changes but has nulls; fill them")
         return cast_column(name, column, field)
 
 
 def open_changes(changes: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Columns and batches of a Table, RecordBatch or RecordBatchReader."""
+    """The schema and the batches of a Table, RecordBatch or RecordBatchReader."""
     if isinstance(changes, pa.RecordBatch):
         changes = pa.Table.from_batches([changes])
     if isinstance(changes, pa.Table):
@@ -261,13 +262,13 @@ def open_changes(changes: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 
 def check_names(names: list[str], manifest: Manifest, order_by: Sequence[str]) -> None:
-    """Raise unless changes with these columns can be applied to the version."""
+    """Raise a SchemaError unless changes with these columns can be applied to the version."""
     if OPERATION_COLUMN not in names:
         raise SchemaError(
             f"changes need a column {OPERATION_COLUMN!r} with 'upsert', 'delete' or 'insert'; got {names}"
         )
     if len(set(names)) < len(names):
-        raise SchemaError(f"changes have columns of the same name: {names}")
+        raise SchemaError(f"changes have several columns of the same name: {names}; rename them")
     unknown = sorted(set(names) - set(manifest.schema.names) - {OPERATION_COLUMN, *order_by})
     if unknown:
         raise SchemaError(
@@ -276,11 +277,11 @@ def check_names(names: list[str], manifest: Manifest, order_by: Sequence[str]) -
     for what, wanted in (("key columns", manifest.key), ("columns to order by", order_by)):
         missing = [name for name in wanted if name not in names]
         if missing:
-            raise SchemaError(f"changes lack the {what} {missing}")
+            raise SchemaError(f"changes lack the {what} {missing}; they have {names}")
 
 
 def _order_field(at: int, field: pa.Field) -> pa.Field:
-    """A column to order by is carried along under a name of its own."""
+    """A column to order by, which is carried along under a reserved name."""
     return pa.field(f"{_ORDER_COLUMN}{at}", stored_type(field.name, field.type))
 
 
@@ -289,7 +290,7 @@ def _ranks(column: pa.Array, name: str) -> NDArray[np.int64]:
         return np.asarray(pc.rank(column, tiebreaker="dense").to_numpy(), np.int64)
     except pa.ArrowNotImplementedError as error:
         raise SchemaError(
-            f"column {name!r} of type {column.type} has no order; order by numbers, times or texts"
+            f"column {name!r} of type {column.type} has no order; order by numbers, times or strings"
         ) from error
 
 
@@ -307,11 +308,13 @@ def _operation_codes(column: pa.Array) -> NDArray[np.int8]:
 def _column(batch: pa.RecordBatch, field: pa.Field, comes: NDArray[np.bool_]) -> pa.Array:
     if field.name not in batch.schema.names:
         if comes.any():
-            raise SchemaError(f"changes lack the column {field.name!r}; only deletes can do without it")
+            raise SchemaError(f"changes lack the column {field.name!r}, which only deletes can do without")
         return pa.nulls(batch.num_rows, field.type)
     column = cast_column(field.name, batch.column(field.name), field.with_nullable(True))
     if not field.nullable and column.null_count and column.filter(pa.array(comes)).null_count:
-        raise SchemaError(f"column {field.name!r} is declared not null and has nulls in upserts or inserts")
+        raise SchemaError(
+            f"column {field.name!r} is declared not null but has nulls in upserts or inserts; fill them"
+        )
     return column
 
 
@@ -322,7 +325,7 @@ def matches(
     cleared: pa.RecordBatch,
     cleared_keys: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """For each row the place of its key among the cleared ones, -1 if it is none; hashed keys exactly."""
+    """The position of each row's key among the cleared ones, or -1; hashed keys are compared exactly."""
     hit = np.full(len(keys), -1)
     if len(cleared_keys) == 0:
         return hit

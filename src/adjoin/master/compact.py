@@ -1,8 +1,9 @@
-"""Compacting a master: thin pages and those of older layouts are rewritten, then sparse files emptied.
+"""Compacting a master: rewriting thin pages and those of older layouts, then emptying sparse files.
 
-Both steps commit a version of the same rows, hence of the same revision. The second one copies pages as
-they are, so it is brought onto whatever other writers commit meanwhile. The first one makes other pages;
-if another writer was faster, what it has made is dropped, and those pages wait for the next time.
+Each step commits a version with the same rows, hence with the same revision. The second step copies pages
+unchanged, so it can be applied on top of whatever other writers commit in the meantime. The first step
+creates new pages: if another writer is faster, they are dropped, and the old pages are left to the next
+call.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,14 +35,14 @@ _THIN = 0.5
 
 
 def compact(home: Home, memory_bytes: int, mover_for: MoverFor) -> None:
-    """Commit what there is to gain; the caller locks writers."""
+    """Commit the compacted versions, if there is anything to gain; the caller holds the lock of writers."""
     _rewrite_pages(home, memory_bytes)
     _move_pages(home, mover_for)
 
 
 @dataclass(frozen=True)
 class _Relation:
-    """A relation of a version with its index."""
+    """A relation of a version, with its index."""
 
     manifest: Manifest
     index: PageIndex
@@ -81,14 +82,15 @@ def _commit_moved(home: Home, moved: Sequence[tuple[_Relation, Moved]], created:
                 )
             ]
             if not any(placed):
-                return  # other writers have changed all of these pages
+                return  # other writers have replaced all of these pages
             try:
                 home.commit(_with_places(home, pinned.manifest, placed, created))
             except ConflictError:
                 continue
             return
     raise ConflictError(
-        f"{_ATTEMPTS} times other writers of {home.path} were faster than compact; run it when fewer write"
+        f"other writers of {home.path} were faster than compact in all of {_ATTEMPTS} attempts; run it when "
+        "there are fewer writers"
     )
 
 
@@ -98,7 +100,7 @@ def _with_places(
     placed: Sequence[tuple[PageIndex, list[DataFile]] | None],
     created: list[str],
 ) -> Manifest:
-    """The version after this one, its relations having these pages where there are any."""
+    """The version after this one, with these pages for each relation that has new ones."""
     following = manifest
     for depth, place in enumerate(placed):
         if place is not None:
@@ -119,9 +121,9 @@ def _with_relation(
 
 
 def _rewrite_pages(home: Home, memory_bytes: int) -> None:
-    """Commit a version in which neighbors that are mostly empty share pages, and all pages have one layout.
+    """Commit a version in which mostly empty neighbors share pages, and all pages have the newest layout.
 
-    If somebody else commits meanwhile, nothing is done.
+    Does nothing if another writer commits in the meantime.
     """
     created: list[str] = []
     pinned = home.pin()
@@ -156,10 +158,10 @@ def _merged(
 
 
 class _Merger:
-    """Merges runs of thin pages, and writes pages of older layouts in the newest.
+    """Merges runs of thin pages, and rewrites pages of older layouts in the newest.
 
-    How thin a page is, only its rows tell. So a sample of pages is read to see how long rows are; a run whose
-    pages turn out to be fuller than that let expect stays as it is.
+    The index does not say how full a page is. So the length of rows is estimated from a sample of pages; a
+    run whose pages turn out to be fuller than estimated stays as it is.
     """
 
     def __init__(self, home: Home, relation: _Relation, memory_bytes: int) -> None:
@@ -183,7 +185,7 @@ class _Merger:
         self._writer.close()
 
     def runs(self) -> Iterator[NDArray[np.int64]]:
-        """Neighbors that seem to be less than half full, or have an older layout; they fit the memory."""
+        """Runs of neighbors that seem less than half full or have an older layout, cut to fit the memory."""
         if len(self._index) == 0:
             return
         used = self._index.rows * self._bytes_per_row()
@@ -198,7 +200,7 @@ class _Merger:
         return float(row_bytes(rows).mean())
 
     def merge(self, run: NDArray[np.int64]) -> None:
-        """Write the rows of the run as full pages of the newest layout, unless that would gain nothing."""
+        """Write the rows of the run as full pages of the newest layout, unless that gains nothing."""
         if len(run) < 2 and not self._is_old[run].any():
             return
         rows = self._read(run)

@@ -15,11 +15,11 @@ from adjoin.master import files
 from adjoin.master.index import PageIndex
 from adjoin.master.layout import PageLayout, StoredColumns
 from adjoin.master.page import SealedPages
-from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.mapped_file import BLOCK_BYTES, whole_blocks
 
 _MAGIC = b"ARROW1"
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-_FOOTER_BATCHES = 3  # field of the Footer table that lists the record batches
+_FOOTER_BATCHES = 3  # the field of the Footer table that lists the record batches
 _FOOTER_BLOCK = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
 FILE_BYTES = 256 << 20
 _MOST_OPEN_FILES = 64
@@ -27,16 +27,16 @@ _MOST_OPEN_FILES = 64
 
 @dataclass(frozen=True)
 class DataFile:
-    """A finished data file as a version names it.
+    """A finished data file, as the manifest describes it.
 
     Attributes:
         name: Its name in the directory of data files.
-        path: Where it is.
+        path: Its full path.
         bytes: Its length.
-        header_bytes: What stands before the first page.
-        footer_bytes: What stands after the last page.
-        checksum: XXH64 of header and footer, one after the other.
-        layout: The layout of its pages, counted in those of the version.
+        header_bytes: The length of what precedes the first page.
+        footer_bytes: The length of what follows the last page.
+        checksum: XXH64 of header and footer together.
+        layout: The layout of its pages, as a position in the layouts of the manifest.
     """
 
     name: str
@@ -48,12 +48,14 @@ class DataFile:
     layout: int = 0
 
     def verify_envelope(self) -> None:
-        """Raise CorruptionError unless length, header and footer are what was written."""
+        """Raise CorruptionError unless length, header and footer are as they were written."""
         descriptor = files.open_to_read(self.path)
         try:
             size = os.fstat(descriptor).st_size
             if size != self.bytes:
-                raise CorruptionError(f"{self.path} has {size} bytes, {self.bytes} were written")
+                raise CorruptionError(
+                    f"{self.path} has {size} bytes, but {self.bytes} were written; restore it from a copy"
+                )
             header = files.read_at(descriptor, self.path, 0, self.header_bytes)
             footer = files.read_at(descriptor, self.path, self.bytes - self.footer_bytes, self.footer_bytes)
         finally:
@@ -70,9 +72,9 @@ def checksum_of(data: bytes | bytearray | pa.Buffer) -> int:
 
 
 def header_of(schema: pa.Schema) -> bytes:
-    """Magic and schema message, padded to whole blocks."""
+    """Magic bytes and schema message, padded to whole blocks."""
     message: bytes = schema.serialize().to_pybytes()
-    total = -(-(8 + len(message)) // BLOCK_BYTES) * BLOCK_BYTES
+    total = whole_blocks(8 + len(message))
     padded = message[8:] + bytes(total - 8 - len(message))
     return _MAGIC + b"\0\0" + message[:4] + struct.pack("<i", len(padded)) + padded
 
@@ -80,7 +82,7 @@ def header_of(schema: pa.Schema) -> bytes:
 def footer_of(
     schema: pa.Schema, offsets: NDArray[np.int64], metadata: NDArray[np.int32], bodies: NDArray[np.int64]
 ) -> bytes:
-    """The footer that Arrow writes for an empty file, with the list of pages appended to it."""
+    """The footer that Arrow writes for an empty file, extended by the list of pages."""
     sink = pa.BufferOutputStream()
     pa.ipc.new_file(sink, schema).close()
     empty = sink.getvalue().to_pybytes()
@@ -89,7 +91,7 @@ def footer_of(
     table = struct.unpack_from("<i", footer, 0)[0]
     vtable = table - struct.unpack_from("<i", footer, table)[0]
     field = table + struct.unpack_from("<H", footer, vtable + 4 + 2 * _FOOTER_BATCHES)[0]
-    # The count of the vector stands four bytes before its elements, which need alignment to eight.
+    # The length of a vector precedes its elements by four bytes, and the elements must be aligned to eight.
     footer += bytes((4 - len(footer)) % 8)
     struct.pack_into("<I", footer, field, len(footer) - field)
     blocks = np.zeros(len(offsets), _FOOTER_BLOCK)
@@ -99,7 +101,7 @@ def footer_of(
 
 
 class DataFileWriter:
-    """One data file in the making."""
+    """A data file being written."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self.path = path
@@ -119,7 +121,7 @@ class DataFileWriter:
         return self._file.bytes
 
     def append(self, pages: SealedPages) -> NDArray[np.int32]:
-        """Write the pages; return the block at which each begins."""
+        """Write the pages; returns the block at which each begins."""
         ends = self.bytes // BLOCK_BYTES + np.cumsum(pages.blocks)
         self._file.write(pages.data)
         self._blocks.append(pages.blocks.astype(np.int64))
@@ -143,7 +145,7 @@ class DataFileWriter:
 
 
 class PageWriter:
-    """Writes pages into data files, a new one whenever the last is full, and notes their index."""
+    """Writes pages into data files, starting a new file whenever one is full, and makes their index."""
 
     def __init__(
         self, directory: str, schema: pa.Schema, file_bytes: int = FILE_BYTES, marker: str = ""
@@ -157,7 +159,7 @@ class PageWriter:
         self._finished: list[DataFile] = []
 
     def write(self, keys: NDArray[np.int64], bounds: NDArray[np.int64], pages: SealedPages) -> PageIndex:
-        """Write sealed pages of rows with these keys; return their index (files numbered from 0)."""
+        """Write sealed pages of rows with these keys; returns their index (files numbered from 0)."""
         file, block = self.append(pages)
         return PageIndex(
             first=keys[bounds[:-1]],
@@ -170,7 +172,7 @@ class PageWriter:
         )
 
     def append(self, pages: SealedPages) -> tuple[int, NDArray[np.int32]]:
-        """Write sealed pages; return the number of their file, and where each begins in it."""
+        """Write sealed pages; returns the number of their file, and the block at which each begins."""
         if self._current is None:
             self.paths.append(os.path.join(self.directory, files.new_name(".arrow", self.marker)))
             self._current = DataFileWriter(self.paths[-1], self.schema)
@@ -190,6 +192,12 @@ class PageWriter:
             files.sync_dir(self.directory)
         return self._finished
 
+    def discard(self) -> None:
+        """Stop writing, and remove all files; not after `finish`."""
+        self.close()
+        for path in self.paths:
+            files.discard(path)
+
     def close(self) -> None:
         if self._current is not None:
             self._current.close()
@@ -198,19 +206,19 @@ class PageWriter:
 def read_pages(
     stored: StoredColumns, data_files: Sequence[DataFile], index: PageIndex, wanted: NDArray[np.int64]
 ) -> pa.Table:
-    """Read and verify the wanted pages (ordinals, ascending); one chunk of the table per page.
+    """Read and verify the wanted pages (ordinals, ascending), as a table with one chunk per page.
 
-    Not for the hot path: it allocates, and knows no device and no plan.
+    Not for the hot path: it allocates memory, and uses neither a device nor a read plan.
     """
     if len(stored.layouts) == 1:
-        return stored.as_of_today(
+        return stored.from_layout(
             _read_alike(stored.layouts[0], data_files, index, wanted), stored.layouts[0]
         )
     layouts = np.array([file.layout for file in data_files], np.int64)[index.file[wanted]]
     batches: list[pa.RecordBatch | None] = [None] * len(wanted)
     for number in np.unique(layouts).tolist():
         layout, chosen = stored.layouts[number], np.flatnonzero(layouts == number)
-        table = stored.as_of_today(_read_alike(layout, data_files, index, wanted[chosen]), layout)
+        table = stored.from_layout(_read_alike(layout, data_files, index, wanted[chosen]), layout)
         begins = np.cumsum(index.rows[wanted[chosen]], dtype=np.int64) - index.rows[wanted[chosen]]
         for place, begin in zip(chosen.tolist(), begins.tolist(), strict=True):
             rows = table.slice(begin, int(index.rows[wanted[place]]))
@@ -218,96 +226,113 @@ def read_pages(
     return pa.Table.from_batches(batches, schema=stored.schema)
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """Pages to read into one buffer, one after another.
+
+    Attributes:
+        files: The data files.
+        index: The index.
+        pages: Their ordinals, ascending.
+        starts: Where each page begins in the buffer.
+        stops: Where each page ends in the buffer.
+    """
+
+    files: Sequence[DataFile]
+    index: PageIndex
+    pages: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, data_files: Sequence[DataFile], index: PageIndex, pages: NDArray[np.int64]) -> "_Wanted":
+        lengths = index.blocks[pages].astype(np.int64) * BLOCK_BYTES
+        stops = np.cumsum(lengths)
+        return cls(data_files, index, pages, stops - lengths, stops)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.stops[-1]) if len(self.stops) else 0
+
+    def path_of(self, at: int) -> str:
+        """The path of the file that holds a page, given the page's position here."""
+        return self.files[int(self.index.file[self.pages[at]])].path
+
+    def read_into(self, buffer: NDArray[np.uint8]) -> None:
+        """Read and verify the pages."""
+        self._read_runs(buffer.data)
+        self._verify(buffer)
+
+    def _read_runs(self, buffer: memoryview) -> None:
+        """Read neighboring pages with a single call; many small changes spread pages over many files."""
+        if len(self.pages) == 0:
+            return
+        index, pages = self.index, self.pages
+        file, block, blocks = index.file[pages], index.block[pages], index.blocks[pages]
+        breaks = (file[1:] != file[:-1]) | (block[1:] != block[:-1] + blocks[:-1])
+        heads = np.flatnonzero(np.concatenate([[True], breaks]))
+        tails = np.append(heads[1:], len(pages)) - 1
+        opened: dict[int, int] = {}
+        try:
+            for head, tail in zip(heads.tolist(), tails.tolist(), strict=True):
+                ordinal, path = int(file[head]), self.path_of(head)
+                if ordinal not in opened:
+                    if len(opened) == _MOST_OPEN_FILES:
+                        os.close(opened.pop(next(iter(opened))))
+                    opened[ordinal] = files.open_to_read(path)
+                place = int(block[head]) * BLOCK_BYTES
+                target = buffer[int(self.starts[head]) : int(self.stops[tail])]
+                files.read_into(opened[ordinal], path, place, target)
+        finally:
+            for descriptor in opened.values():
+                os.close(descriptor)
+
+    def _verify(self, buffer: NDArray[np.uint8]) -> None:
+        hashes = hash_ranges(buffer, self.starts, self.stops)
+        damaged = np.flatnonzero(hashes != self.index.checksum[self.pages])
+        if len(damaged):
+            page = int(self.pages[damaged[0]])
+            start = int(self.index.block[page]) * BLOCK_BYTES
+            raise CorruptionError(
+                f"{self.path_of(int(damaged[0]))}: page {page} at byte {start} is damaged (checksum "
+                f"differs), the first of {len(damaged)} damaged pages; restore the file from a copy"
+            )
+
+
 def _read_alike(
-    layout: PageLayout, data_files: Sequence[DataFile], index: PageIndex, wanted: NDArray[np.int64]
+    layout: PageLayout, data_files: Sequence[DataFile], index: PageIndex, pages: NDArray[np.int64]
 ) -> pa.Table:
-    """As `read_pages`, for pages of one layout, in the columns of that layout."""
-    schema = layout.schema
-    header = header_of(schema)[8:]
-    blocks = index.blocks[wanted].astype(np.int64)
-    stops = np.cumsum(blocks) * BLOCK_BYTES
-    starts = stops - blocks * BLOCK_BYTES
-    total = int(stops[-1]) if len(stops) else 0
-    # The stream that Arrow decodes is schema, pages, end mark; pages stay aligned to eight bytes.
-    buffer = pa.allocate_buffer(len(header) + total + len(_END_OF_STREAM))
+    """Like `read_pages`, for pages of one layout, with the columns of that layout."""
+    wanted = _Wanted.of(data_files, index, pages)
+    header = header_of(layout.schema)[8:]
+    end = len(header) + wanted.bytes
+    # Arrow decodes a stream of schema, pages and end marker; pages stay aligned to eight bytes.
+    buffer = pa.allocate_buffer(end + len(_END_OF_STREAM))
     stream = np.frombuffer(buffer, np.uint8)
     stream[: len(header)] = np.frombuffer(header, np.uint8)
-    stream[len(header) + total :] = np.frombuffer(_END_OF_STREAM, np.uint8)
-    pages = stream[len(header) : len(header) + total]
-    _read_runs(data_files, index, wanted, starts, stops, pages)
-    _verify_pages(data_files, index, wanted, pages, starts, stops)
+    stream[end:] = np.frombuffer(_END_OF_STREAM, np.uint8)
+    wanted.read_into(stream[len(header) : end])
     try:
         table = pa.ipc.open_stream(buffer).read_all()
     except (pa.ArrowException, OSError) as error:
-        path = data_files[int(index.file[wanted[0]])].path
         raise CorruptionError(
-            f"{path}: pages do not hold the columns that the manifest says ({error}); restore the manifest"
+            f"{wanted.path_of(0)}: pages do not have the columns that the manifest says ({error}); "
+            "restore the manifest from a copy"
         ) from error
-    rows = int(index.rows[wanted].sum(dtype=np.int64))
+    rows = int(index.rows[pages].sum(dtype=np.int64))
     if table.num_rows != rows:
-        path = data_files[int(index.file[wanted[0]])].path
-        raise CorruptionError(f"{path}: pages hold {table.num_rows} rows, the index says {rows}")
+        raise CorruptionError(
+            f"{wanted.path_of(0)}: pages have {table.num_rows} rows, but the index says {rows}; "
+            "restore the index from a copy"
+        )
     return table
 
 
-def read_sealed(data_files: Sequence[DataFile], index: PageIndex, wanted: NDArray[np.int64]) -> SealedPages:
-    """Read and verify the wanted pages (ordinals, ascending) as they are on disk."""
-    blocks = index.blocks[wanted].astype(np.int64)
-    stops = np.cumsum(blocks) * BLOCK_BYTES
-    starts = stops - blocks * BLOCK_BYTES
-    data = np.empty(int(blocks.sum()) * BLOCK_BYTES, np.uint8)
-    _read_runs(data_files, index, wanted, starts, stops, data)
-    _verify_pages(data_files, index, wanted, data, starts, stops)
-    # A message begins with a mark and the length of its metadata, of four bytes each.
-    metadata = 8 + data.view("<i4")[starts // 4 + 1]
-    return SealedPages(data, index.blocks[wanted], metadata.astype(np.int32), index.checksum[wanted])
-
-
-def _read_runs(
-    data_files: Sequence[DataFile],
-    index: PageIndex,
-    wanted: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    stops: NDArray[np.int64],
-    target: NDArray[np.uint8],
-) -> None:
-    """Read neighbouring pages with one call each; many small changes leave pages in many files."""
-    if len(wanted) == 0:
-        return
-    file, block, blocks = index.file[wanted], index.block[wanted], index.blocks[wanted]
-    breaks = (file[1:] != file[:-1]) | (block[1:] != block[:-1] + blocks[:-1])
-    heads = np.flatnonzero(np.concatenate([[True], breaks]))
-    tails = np.append(heads[1:], len(wanted)) - 1
-    opened: dict[int, int] = {}
-    view = target.data
-    try:
-        for head, tail in zip(heads.tolist(), tails.tolist(), strict=True):
-            ordinal = int(file[head])
-            path = data_files[ordinal].path
-            if ordinal not in opened:
-                if len(opened) == _MOST_OPEN_FILES:
-                    os.close(opened.pop(next(iter(opened))))
-                opened[ordinal] = files.open_to_read(path)
-            place = int(block[head]) * BLOCK_BYTES
-            files.read_into(opened[ordinal], path, place, view[int(starts[head]) : int(stops[tail])])
-    finally:
-        for descriptor in opened.values():
-            os.close(descriptor)
-
-
-def _verify_pages(
-    data_files: Sequence[DataFile],
-    index: PageIndex,
-    wanted: NDArray[np.int64],
-    pages: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    stops: NDArray[np.int64],
-) -> None:
-    bad = np.flatnonzero(hash_ranges(pages, starts, stops) != index.checksum[wanted])
-    if len(bad):
-        page = int(wanted[bad[0]])
-        path, start = data_files[int(index.file[page])].path, int(index.block[page]) * BLOCK_BYTES
-        raise CorruptionError(
-            f"{path}: page {page} at byte {start} "
-            f"is damaged (checksum differs), {len(bad)} damaged in all; restore the file from a copy"
-        )
+def read_sealed(data_files: Sequence[DataFile], index: PageIndex, pages: NDArray[np.int64]) -> SealedPages:
+    """Read and verify pages (ordinals, ascending), and return them as they are on disk."""
+    wanted = _Wanted.of(data_files, index, pages)
+    data = np.empty(wanted.bytes, np.uint8)
+    wanted.read_into(data)
+    # A message begins with a marker and the length of its metadata, of four bytes each.
+    metadata = 8 + data.view("<i4")[wanted.starts // 4 + 1]
+    return SealedPages(data, index.blocks[pages], metadata.astype(np.int32), index.checksum[pages])

@@ -1,5 +1,6 @@
-"""Rows of files: Arrow datasets, and Parquet."""
+"""Rows from files: Arrow datasets and Parquet."""
 
+import operator
 import os
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -13,12 +14,14 @@ from adjoin.errors import OptionError
 from adjoin.keys.casts import stored_type
 
 _Opened: TypeAlias = tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]
+_scan_options = operator.attrgetter("_scan_options")
+"""The filter of a dataset, which pyarrow shows nowhere else."""
 _SAMPLE_ROWS = 256
 _READ_BUFFER_BYTES = 1 << 20
 
 
 def open_dataset(source: Any, batch_bytes: int) -> _Opened:
-    """Schema, rows if that is known, and batches of a Dataset or of a path to Parquet."""
+    """Schema, number of rows (if known) and batches of a Dataset, or of a path to Parquet."""
     if isinstance(source, ds.Dataset):
         is_plain = _is_plain_parquet(source)
         batches = _parquet_batches(source, batch_bytes) if is_plain else _scan(source, batch_bytes)
@@ -27,14 +30,14 @@ def open_dataset(source: Any, batch_bytes: int) -> _Opened:
         return _open_parquet(local_path(source, "source"), batch_bytes)
     raise OptionError(
         f"source is a {type(source).__name__}; give a pyarrow Table, RecordBatch, RecordBatchReader "
-        "or Dataset, a path to Parquet, or a Spark DataFrame"
+        "or Dataset, a path to Parquet files, or a Spark DataFrame"
     )
 
 
 def _is_plain_parquet(dataset: ds.Dataset) -> bool:
-    """True if reading file by file gives the same rows as a scan: no filter, no options of the format."""
+    """Whether reading file by file gives the same rows as a scan: no filter, no format options."""
     is_parquet = isinstance(dataset, ds.FileSystemDataset) and dataset.format == ds.ParquetFileFormat()
-    return is_parquet and not dataset._scan_options  # nothing public tells
+    return is_parquet and not _scan_options(dataset)
 
 
 def _scan(dataset: ds.Dataset, batch_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -45,7 +48,7 @@ def _scan(dataset: ds.Dataset, batch_bytes: int) -> Iterator[pa.RecordBatch]:
 
 def _open_parquet(path: str, batch_bytes: int) -> _Opened:
     if not os.path.exists(path):
-        raise OptionError(f"source={path!r} does not exist; give a Parquet file or a directory of them")
+        raise OptionError(f"source={path!r} does not exist; give a Parquet file, or a directory of them")
     try:
         dataset = ds.dataset(path, format="parquet", partitioning="hive")
         rows = dataset.count_rows()
@@ -55,7 +58,7 @@ def _open_parquet(path: str, batch_bytes: int) -> _Opened:
 
 
 def _parquet_batches(dataset: ds.FileSystemDataset, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """File by file without readahead, because a dataset scan holds many row groups at once."""
+    """Read file by file without readahead: a dataset scan would hold many row groups at once."""
     for fragment in dataset.get_fragments():
         constants = ds.get_partition_keys(fragment.partition_expression)
         groups = [group.id for group in fragment.row_groups]

@@ -1,6 +1,6 @@
-"""What pages are read from: a real disk, or a simulated one with the same interface.
+"""The device that pages are read from: a real disk, or a simulated one with the same interface.
 
-A read of n adjacent blocks costs `positioning_seconds + n * block_seconds`. The read plan weighs
+Reading n adjacent blocks costs `positioning_seconds + n * block_seconds`. The read plan weighs
 the two, so the same operator coalesces reads for a spinning disk and for an object store.
 """
 
@@ -27,7 +27,7 @@ from adjoin.memory.arena import BLOCK_BYTES, Arena
 from adjoin.operators.clock import Clock
 
 Status = tuple[int, int]
-"""Whether scans were read, and the page at which it went wrong."""
+"""The outcome of reading scans (READ, READ_FAILED or PAGE_DAMAGED), and the page where it went wrong."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class ReadJob:
     """Scans to read.
 
     Attributes:
-        first: First page of each.
-        last: Last page of each.
+        first: The first page of each scan.
+        last: The last page of each scan.
         reads: The pages, and where they go.
-        scans: Their number.
-        positionings: How many of them do not go on where the one before ended.
-        blocks: Blocks that they read.
-        files: What keeps the files open until the job is done.
+        scans: The number of scans.
+        positionings: How many of them do not continue where the previous one ended.
+        blocks: The number of blocks read.
+        files: Keeps the files open until the job is done.
     """
 
     first: Array
@@ -57,7 +57,7 @@ class ReadJob:
         return read_scans(self.first, self.last, begin, end, self.reads)
 
     def read_ahead(self, queue: AsyncQueue, begin: int, end: int) -> Status:
-        """Read the scans begin..end-1, many at once."""
+        """Read the scans begin..end-1, many at the same time."""
         return queue.read(self.first, self.last, begin, end, self.reads)
 
 
@@ -81,25 +81,25 @@ class Device(Protocol):
         """What reading these files costs."""
 
     def open(self, path: str) -> int:
-        """A descriptor for reading."""
+        """Open a file for reading; returns a descriptor."""
 
     def start(self, job: ReadJob) -> Callable[[], list[Status]]:
-        """Begin to read; the function returned waits until all is read."""
+        """Start reading; returns a function that waits until everything has been read."""
 
     def close(self) -> None:
         """Stop all threads."""
 
 
 class Disk:
-    """The file system, with many reads in flight, past the page cache where it allows.
+    """The file system, read with many reads in flight, bypassing the page cache where possible.
 
     One thread keeps a queue of asynchronous reads full. Where the system has no such queue, several
-    threads read one after the other.
+    threads read synchronously.
 
     Args:
-        in_flight: Reads under way at the same time.
-        direct: Read with direct I/O; falls back to ordinary reads where the file system has none.
-        cost: Known cost; measured once per file system and remembered when None.
+        in_flight: The number of reads at the same time.
+        direct: Whether to use direct I/O; falls back to ordinary reads where the file system has none.
+        cost: The cost, if it is known; by default it is measured once per file system and remembered.
     """
 
     def __init__(self, in_flight: int = 128, direct: bool = True, cost: Cost | None = None) -> None:
@@ -112,7 +112,7 @@ class Disk:
         self.name = f"{'queue' if self._queue else 'threads'}-{in_flight}"
 
     def open(self, path: str) -> int:
-        """A descriptor for reading."""
+        """Open a file for reading; returns a descriptor."""
         flags = os.O_RDONLY | os.O_CLOEXEC
         with _errors_of(path):
             if self._direct:
@@ -121,9 +121,11 @@ class Disk:
             return os.open(path, flags)
 
     def start(self, job: ReadJob) -> Callable[[], list[Status]]:
-        """Begin to read; the function returned waits until all is read."""
+        """Start reading; returns a function that waits until everything has been read."""
         if os.getpid() != self._process:
-            raise StorageError("a process cannot read with an operator from before its fork; make a new one")
+            raise StorageError(
+                "an operator cannot read in a fork of the process that created it; create a new one there"
+            )
         parts = min(self._workers, job.scans)
         bounds = [job.scans * part // parts for part in range(parts + 1)]
         read = job.read if self._queue is None else partial(job.read_ahead, self._queue)
@@ -145,13 +147,15 @@ class Disk:
 
 @contextmanager
 def _errors_of(path: str) -> Iterator[None]:
-    """Say what it means that a file of a master cannot be opened."""
+    """Report that a file of a master cannot be opened."""
     try:
         yield
     except FileNotFoundError as error:
-        raise CorruptionError(f"{path} is missing; restore it or open another version") from error
+        raise CorruptionError(f"{path} is missing; restore it, or open another version") from error
     except OSError as error:
-        raise StorageError(f"cannot open {path}: {error.strerror}") from error
+        raise StorageError(
+            f"cannot open {path}: {error.strerror}; check its permissions and the device"
+        ) from error
 
 
 def _queue(in_flight: int) -> AsyncQueue | None:
@@ -165,8 +169,8 @@ class SimulatedDisk:
     """A disk whose time passes on a simulated clock; bytes come from the real files.
 
     Args:
-        clock: The clock that a read moves.
-        cost: What a read costs.
+        clock: The clock that reading advances.
+        cost: The cost of reading.
     """
 
     def __init__(self, clock: Clock, cost: Cost) -> None:
@@ -177,7 +181,7 @@ class SimulatedDisk:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def start(self, job: ReadJob) -> Callable[[], list[Status]]:
-        """Begin to read; the function returned waits until all is read, and moves the clock."""
+        """Start reading; returns a function that reads everything and advances the clock."""
 
         def wait() -> list[Status]:
             self._clock.sleep(self._cost.seconds(job.positionings, job.blocks))
@@ -193,7 +197,7 @@ class SimulatedDisk:
 
 
 HARD_DISK = Cost(positioning_seconds=8e-3, block_seconds=4096 / 100e6)
-"""The disk of the papers' time."""
+"""A disk of the time of the papers."""
 SSD = Cost(positioning_seconds=10e-6, block_seconds=4096 / 2e9)
 OBJECT_STORE = Cost(positioning_seconds=20e-3, block_seconds=4096 / 90e6)
 
@@ -208,17 +212,17 @@ _LEAST_BLOCK_SECONDS = BLOCK_BYTES / 10e9
 
 
 def _remembered_cost(disk: Disk, files: Sequence[str]) -> Cost:
-    """Cost of the files' file system: from the notes of an earlier run, measured, or an SSD's."""
+    """The cost of the files' file system: remembered, or else measured; that of an SSD if files are small."""
     largest = max(files, key=_size, default=None)
     if largest is None or _size(largest) < _SMALLEST_SAMPLE_BYTES:
         return SSD
     name = f"{os.statvfs(largest).f_fsid:x}/{disk.name}"
-    for place in _places_for_notes():
+    for place in _note_files():
         noted = _read_notes(place).get(name)
         if noted is not None:
             return noted
     cost = measure_cost(disk, largest)
-    for place in _places_for_notes():
+    for place in _note_files():
         if _write_notes(place, {**_read_notes(place), name: cost}):
             break
     return cost
@@ -229,8 +233,8 @@ def _size(path: str) -> int:
         return os.path.getsize(path)
 
 
-def _places_for_notes() -> list[Path]:
-    """Files for notes, the best first; a user may have no home, or none that can be written."""
+def _note_files() -> list[Path]:
+    """Files where costs are remembered, best first; a user may have no home directory, or a read-only one."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     homes = [Path(cache) / "adjoin"] if os.path.isabs(cache) else []
     own = Path(tempfile.gettempdir()) / f"adjoin-{os.getuid()}"
@@ -258,10 +262,10 @@ def _write_notes(place: Path, known: dict[str, Cost]) -> bool:
 
 
 def measure_cost(disk: Disk, file: str) -> Cost:
-    """Read at random and in long scans, both with as many reads in flight as operators use.
+    """Measure random reads and long scans, both with as many reads in flight as operators use.
 
-    The fastest of several rounds counts: whatever else the machine does only adds to the others. On a
-    device so slow that rounds take long, one is enough.
+    The fastest of several rounds counts, because other load on the machine can only make rounds slower. On
+    a slow device a single round is enough.
     """
     blocks = os.path.getsize(file) // BLOCK_BYTES
     random = np.random.default_rng()
@@ -288,12 +292,12 @@ def _seconds_to_read(disk: Disk, file: str, start_blocks: Array, blocks: int) ->
     finally:
         os.close(descriptor)
     if any(status != READ for status, _ in statuses):
-        raise StorageError(f"cannot read {file}")
+        raise StorageError(f"cannot read {file}; check the device")
     return elapsed
 
 
 def _sample(descriptor: int, start_blocks: Array, blocks: int) -> ReadJob:
-    """Reads at these blocks, all into the same place, which nobody looks at."""
+    """Reads at these blocks, all into the same slot, whose content is not used."""
     count = len(start_blocks)
     arena = Arena(1, 0, blocks * BLOCK_BYTES, 0, BLOCK_BYTES)
     reads = Reads(

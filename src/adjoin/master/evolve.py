@@ -1,7 +1,7 @@
 """Changes of a master's columns, which leave its pages alone.
 
 A version that adds, drops, widens or renames columns names the same data files; pages are read through
-`adjoin.master.layout`. Whoever reads with the columns of an earlier version keeps them, see `View`.
+`adjoin.master.layout`. Readers that started with the columns of an earlier version keep them; see `View`.
 """
 
 import re
@@ -43,7 +43,7 @@ _MOST_LAYOUTS = 64
 
 @dataclass(frozen=True)
 class Evolution:
-    """What is to change, each by the names that columns have before; see `Master.evolve`."""
+    """Changes of columns, each under the column's old name; see `Master.evolve`."""
 
     add: Mapping[str, pa.DataType]
     drop: tuple[str, ...]
@@ -58,14 +58,14 @@ class Evolution:
         widen: Mapping[str, Any] | None = None,
         rename: Mapping[str, str] | None = None,
     ) -> "Evolution":
-        """Check the arguments of `Master.evolve`, as far as no master is needed for that."""
+        """Validate the arguments of `Master.evolve`, as far as that is possible without a master."""
         for option, given in (("add", add), ("widen", widen), ("rename", rename)):
             if not isinstance(given, Mapping | None):
-                raise OptionError(f"{option}={given!r}: give a dictionary by column")
+                raise OptionError(f"{option}={given!r}: give a dictionary with column names as keys")
         names = (drop,) if isinstance(drop, str) else arguments.names("drop", drop)
         for name in (*names, *(add or {}), *(rename or {}).values()):
             if not (isinstance(name, str) and name):
-                raise OptionError(f"{name!r} is not the name of a column")
+                raise OptionError(f"{name!r} is not a column name; give a string that is not empty")
         return cls(
             add={name: _type_of(name, given) for name, given in (add or {}).items()},
             drop=names,
@@ -90,13 +90,13 @@ def _type_of(name: str, given: object) -> pa.DataType:
     except (ValueError, pa.ArrowInvalid):
         pass
     raise OptionError(
-        f"column {name!r} cannot have the type {given!r}; give a pyarrow type, or a name such as 'string', "
+        f"unknown type {given!r} for column {name!r}; give a pyarrow type, or a name such as 'string', "
         "'bigint', 'decimal(10,2)' or 'timestamp'"
     )
 
 
 def evolved(manifest: Manifest, changes: Evolution) -> Manifest:
-    """The same version with other columns; SchemaError if that cannot be done."""
+    """The same version with changed columns; SchemaError if the change is not possible."""
     _check_names(manifest, changes)
     fields: list[pa.Field] = []
     ids: list[int] = []
@@ -131,18 +131,18 @@ def _check_names(manifest: Manifest, changes: Evolution) -> None:
     for name in changes.drop:
         if name in manifest.key:
             raise SchemaError(
-                f"column {name!r} is part of the key {list(manifest.key)}, by which rows are sorted; it "
-                "cannot be dropped: build a new master"
+                f"column {name!r} cannot be dropped, because it is part of the key {list(manifest.key)}; "
+                "build a new master with another key"
             )
         if name in changes.widen or name in changes.rename:
-            raise OptionError(f"column {name!r} is dropped, and changed as well; do one of the two")
+            raise OptionError(f"column {name!r} is both dropped and changed; do one or the other")
     kept = [changes.rename.get(name, name) for name in names if name not in changes.drop]
     after = [*kept, *changes.add]
     for name in after:
         if after.count(name) > 1:
-            raise SchemaError(f"two columns would be named {name!r}")
+            raise SchemaError(f"two columns would be named {name!r}; choose another name")
         if name in (KEY_COLUMN, OPERATION_COLUMN):
-            raise SchemaError(f"adjoin uses the name {name!r} itself; choose another")
+            raise SchemaError(f"adjoin reserves the column name {name!r}; choose another")
 
 
 def _evolved_field(manifest: Manifest, field: pa.Field, changes: Evolution) -> pa.Field:
@@ -152,11 +152,11 @@ def _evolved_field(manifest: Manifest, field: pa.Field, changes: Evolution) -> p
 
 
 def _widened(manifest: Manifest, field: pa.Field, wanted: pa.DataType) -> pa.DataType:
-    """The type, if values of the old type are values of it, all of them, and Arrow can cast them."""
+    """The wanted type, if it can hold every value of the old type and Arrow can cast them."""
     name, given = field.name, field.type
     if name in manifest.key:
         raise SchemaError(
-            f"column {name!r} is part of the key, whose encoding would change; it cannot be widened: "
+            f"column {name!r} cannot be widened, because it is part of the key, whose encoding would change; "
             "build a new master"
         )
     is_ = pa.types
@@ -164,8 +164,8 @@ def _widened(manifest: Manifest, field: pa.Field, wanted: pa.DataType) -> pa.Dat
     is_time = is_.is_timestamp(given) or is_.is_duration(given) or is_.is_time(given)
     if is_time or not widens(given, wanted) or not stored_type(name, wanted).equals(wanted):
         raise SchemaError(
-            f"column {name!r} cannot be widened from {given} to {wanted}: not every value would keep its "
-            "meaning; add a column of that type and fill it with apply"
+            f"column {name!r} cannot be widened from {given} to {wanted} without changing some values; "
+            "add a column of that type and fill it with apply"
         )
     try:
         pa.nulls(0, given).cast(wanted)
@@ -177,12 +177,12 @@ def _widened(manifest: Manifest, field: pa.Field, wanted: pa.DataType) -> pa.Dat
 def _addable(name: str, type_: pa.DataType) -> pa.DataType:
     stored = stored_type(name, type_)
     if not stored.equals(type_):
-        raise SchemaError(f"column {name!r} cannot be stored as {type_}; add it as {stored}")
+        raise SchemaError(f"column {name!r} cannot be stored as {type_}; add it with the type {stored}")
     return type_
 
 
 def _with_layout(manifest: Manifest) -> Manifest:
-    """The manifest with a layout for the pages that will be written for it."""
+    """The manifest, with a layout for the pages that will be written for it."""
     newest = PageLayout(manifest.stored.ids, manifest.stored_schema)
     used = {file.layout for file in manifest.files}
     kept = [at for at in range(len(manifest.layouts)) if at in used]
@@ -191,7 +191,7 @@ def _with_layout(manifest: Manifest) -> Manifest:
         layouts.append(newest)
     if len(layouts) > _MOST_LAYOUTS:
         raise SchemaError(
-            f"the pages of the master have {len(layouts) - 1} layouts already; rewrite them with "
+            f"the pages of the master already have {len(layouts) - 1} different layouts; rewrite them with "
             "Master.compact() first"
         )
     files = tuple(replace(file, layout=kept.index(file.layout)) for file in manifest.files)
@@ -200,11 +200,11 @@ def _with_layout(manifest: Manifest) -> Manifest:
 
 @dataclass(frozen=True)
 class View:
-    """The columns with which a query or an operator reads a master, whatever becomes of them later.
+    """The columns as which a query or an operator reads a master, however they are changed later.
 
     Attributes:
-        master: The master's id.
-        columns: Ids of the columns.
+        master: The id of the master.
+        columns: The ids of the columns.
         schema: Their names and types.
         key: The names of the key columns.
     """
@@ -216,7 +216,7 @@ class View:
 
     @classmethod
     def of(cls, manifest: Manifest, names: Sequence[str] | None = None) -> "View":
-        """All columns, or the key and these."""
+        """All columns, or the key and the given ones."""
         chosen = [
             at
             for at, name in enumerate(manifest.schema.names)
@@ -226,18 +226,18 @@ class View:
         return cls(manifest.id, tuple(manifest.columns[at] for at in chosen), schema, manifest.key)
 
     def through(self, manifest: Manifest, path: str) -> Manifest:
-        """A version with these columns.
+        """The manifest of a version, with these columns.
 
         Raises:
             MasterReplacedError: It is a version of another master.
-            SchemaError: The version lacks a column; says which.
+            SchemaError: The version lacks a column; the message says which.
         """
         refuse_other(manifest, self.master, path)
         for id_, field in zip(self.columns, self.schema, strict=True):
             if id_ not in manifest.columns:
                 raise SchemaError(
-                    f"column {field.name!r} is not in version {manifest.version} of {path}, which has "
-                    f"{manifest.schema.names}; start the query or the operator again without it"
+                    f"version {manifest.version} of {path} has no column {field.name!r}, only "
+                    f"{manifest.schema.names}; restart the query or operator without it"
                 )
         codec = replace(manifest.codec, columns=self.key)
         return replace(manifest, schema=self.schema, columns=self.columns, key=self.key, codec=codec)
@@ -254,10 +254,10 @@ class Identified(Protocol):
 
 
 def refuse_other(found: Identified, wanted: str, path: str) -> None:
-    """Raise unless this is a version of the master with the wanted id."""
+    """Raise a MasterReplacedError unless this is a version of the master with the wanted id."""
     if found.id != wanted:
         raise MasterReplacedError(
-            f"{path} has another master than the one that was opened: id {found.id}, columns "
-            f"{found.schema.names}, where id {wanted} was expected; open the master again, and start queries "
-            "and operators that read it again"
+            f"another master was built at {path} since this one was opened: it has the id {found.id} and the "
+            f"columns {found.schema.names}, expected was the id {wanted}; open the master again, and restart "
+            "the queries and operators that read it"
         )

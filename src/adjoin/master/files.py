@@ -1,7 +1,7 @@
-"""Every change that adjoin makes to a master's directory, and nothing else.
+"""Every change that adjoin makes to a master's directory.
 
-All changes pass through `change`, one call per step that a power cut can fall between, so tests
-can stop the world at any of them.
+All changes go through `change`, one call for each step that a power cut can separate from the next, so that
+tests can stop the world at any of them.
 """
 
 import errno
@@ -24,15 +24,15 @@ Bytes: TypeAlias = bytes | bytearray | NDArray[np.uint8] | pa.Buffer
 _CURES = {
     errno.ENOSPC: "make room (Master.vacuum removes old versions) and try again",
     errno.EDQUOT: "raise the quota or make room, and try again",
-    errno.EACCES: "give this user the permission to write there",
-    errno.EPERM: "give this user the permission to write there",
+    errno.EACCES: "give this user permission to write there",
+    errno.EPERM: "give this user permission to write there",
     errno.EROFS: "mount the file system for writing",
     errno.EMFILE: "close masters that are no longer used, or raise the limit of open files",
 }
 
 
 def change(operation: str, path: str, action: Callable[[], _Result]) -> _Result:  # noqa: ARG001 (tests read it)
-    """Carry out one step that alters the file system; a refusal becomes a StorageError."""
+    """Carry out one step that changes the file system; a refusal becomes a StorageError."""
     try:
         return action()
     except FileExistsError:
@@ -44,11 +44,11 @@ def change(operation: str, path: str, action: Callable[[], _Result]) -> _Result:
 def storage_error(path: str, error: OSError) -> StorageError:
     cause = os.strerror(error.errno) if error.errno else str(error)
     cure = _CURES.get(error.errno or 0, "check the device and the path, and try again")
-    return StorageError(f"{path}: {cause}; committed versions are intact, {cure}")
+    return StorageError(f"{path}: {cause}; committed versions are intact; {cure}")
 
 
 def new_name(suffix: str, marker: str = "") -> str:
-    """A name that no file has; those of one marker (16 hexadecimal digits) can be told from others."""
+    """A unique file name; the marker (16 hexadecimal digits) identifies the files of one task."""
     return (marker + uuid.uuid4().hex)[:32] + suffix
 
 
@@ -58,7 +58,7 @@ def make_dir(path: str) -> None:
 
 
 def make_dir_durably(path: str) -> None:
-    """Make a directory that survives a power cut, with all its parents that are new."""
+    """Make a directory that survives a power cut, with all of its missing parents."""
     old = path
     while not os.path.isdir(old) and old != os.path.dirname(old):
         old = os.path.dirname(old)
@@ -82,7 +82,7 @@ def _unlink(path: str) -> None:
 
 
 def discard(path: str) -> None:
-    """Remove what is only garbage: if that fails, `vacuum` will do it."""
+    """Remove garbage; if that fails, `vacuum` will remove it."""
     with suppress(StorageError):
         unlink(path)
 
@@ -93,7 +93,7 @@ def link(source: str, target: str) -> None:
 
 
 def replace(source: str, target: str) -> None:
-    """Give the file another name, in place of the file that has it."""
+    """Rename the file, replacing a file that has the new name."""
     change("replace", target, lambda: os.replace(source, target))
 
 
@@ -110,7 +110,7 @@ def _sync_dir(path: str) -> None:
 
 
 class NewFile:
-    """A file being written. It must not exist before; `finish` makes its bytes durable."""
+    """A file being written, which must not exist before; `finish` makes its bytes durable."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -142,7 +142,7 @@ class NewFile:
 
 
 def write_file(path: str, data: Bytes) -> None:
-    """Write a whole new file, durable when this returns (its name only after `sync_dir`)."""
+    """Write a whole new file. Its bytes are durable when this returns, its name after `sync_dir`."""
     file = NewFile(path)
     try:
         file.write(data)
@@ -152,11 +152,11 @@ def write_file(path: str, data: Bytes) -> None:
 
 
 def open_to_read(path: str) -> int:
-    """A file descriptor. A file that a version names and that is not there is damage."""
+    """Open a file that a version names; returns a descriptor. A missing file is reported as damage."""
     try:
         return os.open(path, os.O_RDONLY)
     except FileNotFoundError as error:
-        raise CorruptionError(f"{path} is missing; restore it or open an older version") from error
+        raise CorruptionError(f"{path} is missing; restore it, or open an older version") from error
     except OSError as error:
         raise storage_error(path, error) from error
 
@@ -176,7 +176,7 @@ def read_at(descriptor: int, path: str, start: int, length: int) -> bytearray:
 
 
 def read_into(descriptor: int, path: str, start: int, target: memoryview) -> None:
-    """Fill `target` with the file's bytes from `start`; CorruptionError if it ends before."""
+    """Fill `target` with the bytes of the file from `start` on; CorruptionError if it is too short."""
     done = 0
     while done < len(target):
         try:
@@ -184,12 +184,14 @@ def read_into(descriptor: int, path: str, start: int, target: memoryview) -> Non
         except OSError as error:
             raise storage_error(path, error) from error
         if count == 0:
-            raise CorruptionError(f"{path} was cut off at byte {start + done} of {start + len(target)}")
+            raise CorruptionError(
+                f"{path} is truncated at byte {start + done} of {start + len(target)}; restore it from a copy"
+            )
         done += count
 
 
 class Lock:
-    """An advisory lock on a file, released by `release` or at the death of the process."""
+    """An advisory lock on a file, released by `release` or when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -204,11 +206,11 @@ class Lock:
         return self.descriptor >= 0
 
     def twin(self) -> "Lock":
-        """Another hold on the same lock, which ends with the last of them."""
+        """A second handle on the same lock, which is released with the last handle."""
         return Lock(os.dup(self.descriptor))
 
     def share(self) -> None:
-        """Let others in who only need it shared."""
+        """Turn the exclusive lock into a shared one."""
         fcntl.flock(self.descriptor, fcntl.LOCK_SH)
 
     @property
@@ -224,7 +226,7 @@ class Lock:
 
 
 def lock_file(path: str, *, exclusive: bool = False) -> Lock | None:
-    """Lock a file: shared and waiting, or exclusive and at once; None if it is gone or taken."""
+    """Lock a file, shared (waits for it) or exclusive (does not wait); None if it is missing or taken."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

@@ -1,7 +1,6 @@
 """Membership filter: a key that is not in the master costs no read."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from adjoin.kernels.blocks import FILTER_WORDS, SOUND, has_keys_in_blocks, sum_filter
 from adjoin.kernels.bloom import WORDS_PER_BLOCK, add_keys, has_keys
-from adjoin.master.index import file_of_lists, in_place, read_lists
+from adjoin.master.index import VerifiedFile, file_of_lists, in_place, read_lists
 
 _BITS_PER_BLOCK = 32 * WORDS_PER_BLOCK
 
@@ -21,7 +20,7 @@ class KeyFilter:
 
     Attributes:
         words: The bits, in blocks of eight words.
-        capacity: For how many keys it was made.
+        capacity: The number of keys it was sized for.
     """
 
     words: NDArray[np.uint32]
@@ -29,7 +28,7 @@ class KeyFilter:
 
     @classmethod
     def for_keys(cls, keys: int, bits: int) -> "KeyFilter":
-        """An empty filter with `bits` bits for each of so many keys."""
+        """An empty filter with `bits` bits per key for this number of keys."""
         blocks = max(1, -(-keys * bits // _BITS_PER_BLOCK))
         return cls(np.zeros(blocks * WORDS_PER_BLOCK, np.uint32), max(1, keys))
 
@@ -41,14 +40,14 @@ class KeyFilter:
         add_keys(self.words, encoded)
 
     def contains(self, encoded: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """False: the key was never added. True: it was, or (rarely) the bits of others cover it."""
+        """False if a key was never added; True if it was, or, rarely, as a false positive."""
         found = np.empty(len(encoded), np.bool_)
         has_keys(self.words, encoded, found)
         return found
 
     @property
     def is_crowded(self) -> bool:
-        """True if it holds more than twice the keys it was made for, judged by its bits."""
+        """Whether it holds more than twice the keys it was sized for, estimated from its bits."""
         zeros = 1.0 - int(np.bitwise_count(self.words).sum()) / (32 * len(self.words))
         keys_per_block = -math.log(max(zeros, 1e-9)) * 32
         return keys_per_block * len(self.words) / WORDS_PER_BLOCK > 2 * max(self.capacity, _BITS_PER_BLOCK)
@@ -57,39 +56,34 @@ class KeyFilter:
         return KeyFilter(self.words.copy(), self.capacity)
 
     def to_bytes(self) -> pa.Buffer:
-        """A plain Arrow IPC file: a single row with a list of words, and one of the sums of their blocks."""
+        """A plain Arrow IPC file with a single row: a list of words, and one of the sums of blocks."""
         sums = np.empty(-(-len(self.words) // FILTER_WORDS), np.uint32)
         sum_filter(self.words, sums)
         return file_of_lists({"words": self.words, "sums": sums})
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray, capacity: int) -> "KeyFilter":
-        """The filter of a file that has been verified as a whole."""
+        """Read a filter from a file that has been verified as a whole."""
         return cls(read_lists(data)["words"].astype(np.uint32), capacity)
 
     @classmethod
     def from_first_format(cls, data: bytes | bytearray, capacity: int) -> "KeyFilter":
-        """The filter of a file of format 1, without sums."""
+        """Read a filter from a file of format 1, which has no sums."""
         words = pa.ipc.open_file(pa.py_buffer(data)).read_all()["words"]
         return cls(np.concatenate([chunk.to_numpy() for chunk in words.chunks]), capacity)
 
 
 class CheckedFilter:
-    """A filter in a mapped file, which may change under our feet: no key is absent by unverified words.
+    """A filter in a mapped file that may change at any time: only verified words can report a key absent.
 
     Args:
-        mapped: The file; it has been verified as a whole.
-        check: Raises an error if the file has become shorter: to touch what is gone would be fatal.
-        damage: Makes the error that says which block is damaged.
+        file: The file.
     """
 
-    def __init__(
-        self, mapped: NDArray[np.uint8], check: Callable[[], None], damage: Callable[[str], Exception]
-    ) -> None:
-        self._check = check
-        self._damage = damage
-        found = read_lists(mapped)
-        self._words = in_place(mapped, found["words"])
+    def __init__(self, file: VerifiedFile) -> None:
+        self._file = file
+        found = read_lists(file.bytes)
+        self._words = in_place(file.bytes, found["words"])
         self._sums = found["sums"].copy()
         blocks = -(-len(self._words) // FILTER_WORDS)
         is_filter = self._words.dtype == self._sums.dtype == np.dtype(np.uint32)
@@ -98,18 +92,18 @@ class CheckedFilter:
 
     @property
     def nbytes(self) -> int:
-        """Of the whole filter."""
+        """Size of the whole filter."""
         return int(self._words.nbytes)
 
     def contains(self, encoded: NDArray[np.int64]) -> NDArray[np.bool_]:
         """See `KeyFilter.contains`.
 
         Raises:
-            CorruptionError: A block that says that a key was never added is damaged.
+            CorruptionError: A block that reports a key absent is damaged.
         """
-        self._check()
+        self._file.check()
         found = np.empty(len(encoded), np.bool_)
         block = has_keys_in_blocks(self._words, self._sums, encoded, found)
         if block != SOUND:
-            raise self._damage(f"block {block} of {4 * FILTER_WORDS} bytes")
+            raise self._file.damage(f"block {block} of {4 * FILTER_WORDS} bytes")
         return found

@@ -1,13 +1,13 @@
-"""The index: for each page its keys, its place, and its checksum, as flat arrays.
+"""The index: keys, location and checksum of every page, as flat arrays.
 
-Its file has a sum for every block of entries, of their keys and of their places: so that the index can be
-used where it lies, in the file, without believing that the file stays as it was.
+Its file has two sums for every block of entries, one of keys and one of locations, so that the index can be
+used in the mapped file without trusting that the file stays as it was.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,15 +32,15 @@ Places = NDArray[Any]
 
 @dataclass(frozen=True)
 class PageIndex:
-    """One entry per page, in the order of keys.
+    """One entry per page, in key order.
 
     Attributes:
-        first: Encoded key of the page's first row.
-        last: Encoded key of its last row; pages that share a key group meet here.
-        file: Ordinal of the data file in the version's list.
+        first: The encoded key of the page's first row.
+        last: The encoded key of its last row, which may also be the first key of the next page.
+        file: The position of its data file in the version's list.
         block: Where the page begins in the file, in blocks of 4096 bytes.
         blocks: Its length in blocks.
-        rows: Its rows.
+        rows: The number of its rows.
         checksum: XXH64 of the whole padded page.
     """
 
@@ -74,7 +74,7 @@ class PageIndex:
 
     @cached_property
     def typical_blocks(self) -> int:
-        """Nearly all pages are no longer than this."""
+        """The 99th percentile of the lengths of pages."""
         return _typical(self.blocks)
 
     @cached_property
@@ -92,11 +92,11 @@ class PageIndex:
         return locate_pages(low, high, self.first, self.last)
 
     def parts(self) -> Iterator["PageIndex"]:
-        """All entries, if there are any."""
+        """All entries, as a single part; see `CheckedIndex.parts`."""
         yield self
 
     def to_bytes(self) -> pa.Buffer:
-        """A plain Arrow IPC file: a single row with a list for each array, and for the sums of blocks."""
+        """A plain Arrow IPC file with a single row: a list for each array, and for the sums of blocks."""
         blocks = -(-len(self) // ENTRIES)
         sums = {name: np.empty(blocks, np.uint64) for name in _SUMS}
         sum_entries(self.entries, *sums.values())
@@ -105,30 +105,30 @@ class PageIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray) -> "PageIndex":
-        """The index of a file that has been verified as a whole."""
+        """Read an index from a file that has been verified as a whole."""
         batch = read_lists(data)
         return cls(*(batch[name].astype(dtype) for name, dtype in zip(_NAMES, _DTYPES, strict=True)))
 
     @classmethod
     def from_first_format(cls, data: bytes | bytearray) -> "PageIndex":
-        """The index of a file of format 1: a row for each page, no sums."""
+        """Read an index from a file of format 1, which has a row for each page and no sums."""
         table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
         return cls(*(_owned(table[name], dtype) for name, dtype in zip(_NAMES, _DTYPES, strict=True)))
 
     def fault(self) -> str:
-        """What cannot be: a page that is empty, ends before it begins, or overlaps the next; else nothing."""
+        """What is wrong with the entries; empty if nothing is."""
         checks = (
-            (self.first <= self.last, "a page ends before it begins"),
-            (self.last[:-1] <= self.first[1:], "pages are not in the order of keys"),
+            (self.first <= self.last, "the first key of a page is greater than its last"),
+            (self.last[:-1] <= self.first[1:], "pages are not in key order"),
             (self.rows > 0, "a page has no rows"),
             (self.blocks > 0, "a page has no bytes"),
             (self.block > 0, "a page lies in the header of its file"),
-            (self.file >= 0, "a page lies in no file"),
+            (self.file >= 0, "a page has no file"),
         )
         return next((fault for is_sound, fault in checks if not is_sound.all()), "")
 
     def check_invariants(self) -> None:
-        """Entries are whole, and have no fault."""
+        """The arrays have the same length, and the entries have no fault."""
         assert all(len(getattr(self, name)) == len(self) for name in _NAMES)
         assert not self.fault(), self.fault()
 
@@ -141,12 +141,12 @@ _SUMS = ("key_sums", "place_sums")
 
 
 def _owned(column: pa.ChunkedArray, dtype: Any) -> NDArray[Any]:
-    # A copy, so that the bytes of the file are not kept alive beside what is counted as `nbytes`.
+    # A copy, so as not to keep the bytes of the file alive in addition to what `nbytes` counts.
     return np.concatenate([np.empty(0, dtype), *(chunk.to_numpy() for chunk in column.chunks)], dtype=dtype)
 
 
 def file_of_lists(arrays: dict[str, NDArray[Any]]) -> pa.Buffer:
-    """An Arrow IPC file of a single row, with these values as lists."""
+    """An Arrow IPC file with a single row, which has each array as a list."""
     lists = [pa.ListArray.from_arrays([0, len(values)], pa.array(values)) for values in arrays.values()]
     batch = pa.record_batch(lists, names=list(arrays))
     sink = pa.BufferOutputStream()
@@ -156,10 +156,10 @@ def file_of_lists(arrays: dict[str, NDArray[Any]]) -> pa.Buffer:
 
 
 def read_lists(data: Any) -> dict[str, NDArray[Any]]:
-    """The values of a file made by `file_of_lists`, where they lie, read-only.
+    """The arrays in a file written by `file_of_lists`, without copying, read-only.
 
     Raises:
-        pa.ArrowInvalid: It is none.
+        pa.ArrowInvalid: It is not such a file.
     """
     batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
     batch.validate()
@@ -167,49 +167,60 @@ def read_lists(data: Any) -> dict[str, NDArray[Any]]:
 
 
 def in_place(data: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[Any]:
-    """Values that `read_lists` found in `data`, writable as `data` is.
+    """Values that `read_lists` found in `data`, as a writable array.
 
-    Kernels would be compiled once more for those that are read-only.
+    Kernels would be compiled a second time for read-only arrays.
     """
     begin = values.ctypes.data - data.ctypes.data if len(values) else 0
     if not 0 <= begin <= begin + values.nbytes <= len(data):
-        raise pa.ArrowInvalid("values lie outside of their file")
+        raise pa.ArrowInvalid("values lie outside of the file")
     return data[begin : begin + values.nbytes].view(values.dtype)
 
 
-class CheckedIndex:
-    """An index in a mapped file, which may change under our feet: whatever is used is verified first.
+class VerifiedFile(Protocol):
+    """A memory-mapped file that was verified as a whole when it was opened, and may change since.
 
-    How it works: the sums of all blocks, and their first and last keys, are held in memory of our own. A
-    search goes by those, and by the block where it ends. Entries are copied. A block that was used must then
-    have its sum.
-
-    Args:
-        mapped: The file; it has been verified as a whole.
-        check: Raises an error if the file has become shorter: to touch what is gone would be fatal.
-        damage: Makes the error that says which block is damaged.
-
-    Raises:
-        CorruptionError: A block has not the sum that it should have.
+    Attributes:
+        bytes: Its contents.
     """
 
-    def __init__(
-        self, mapped: NDArray[np.uint8], check: Callable[[], None], damage: Callable[[str], Exception]
-    ) -> None:
-        self._check = check
-        self._damage = damage
-        found = read_lists(mapped)
-        self._entries = Entries(*(in_place(mapped, found[name]) for name in _NAMES))
+    bytes: NDArray[np.uint8]
+
+    def check(self) -> None:
+        """Raise a CorruptionError if the file is shorter now: touching the missing part would be fatal."""
+
+    def damage(self, where: str) -> Exception:
+        """An error that says which part is damaged."""
+
+
+class CheckedIndex:
+    """An index in a mapped file that may change at any time: whatever is used is verified.
+
+    How it works: the sums of all blocks, and their first and last keys, are held in private memory. A search
+    uses those, and the block where it ends. Entries are copied. Afterwards, each block that was used must
+    still have its sum.
+
+    Args:
+        file: The file.
+
+    Raises:
+        CorruptionError: A block does not have the sum that it should have.
+    """
+
+    def __init__(self, file: VerifiedFile) -> None:
+        self._file = file
+        found = read_lists(file.bytes)
+        self._entries = Entries(*(in_place(file.bytes, found[name]) for name in _NAMES))
         self._key_sums, self._place_sums = (found[name].copy() for name in _SUMS)
         dtypes = tuple(array.dtype for array in self._entries)
         if dtypes != _DTYPES or {len(array) for array in self._entries} != {len(self)}:
             raise pa.ArrowInvalid("its columns are not those of an index")
         if not len(self._key_sums) == len(self._place_sums) == -(-len(self) // ENTRIES):
-            raise pa.ArrowInvalid("it has not a sum for every block")
+            raise pa.ArrowInvalid("it does not have a sum for every block")
         self._read_all()
 
     def _read_all(self) -> None:
-        """Verify every block, and note what is asked for again and again."""
+        """Verify every block, and keep what is needed frequently."""
         first, last, blocks = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
         for part in self.parts():
             first.append(part.first[::ENTRIES])
@@ -224,16 +235,16 @@ class CheckedIndex:
 
     @property
     def nbytes(self) -> int:
-        """Of the whole index."""
+        """Size of the whole index."""
         return sum(int(array.nbytes) for array in self._entries)
 
     @property
     def key_range(self) -> tuple[int, int]:
-        """The first and the last key of all."""
+        """The least and the greatest encoded key."""
         return int(self._fence_first[0]), int(self._fence_last[-1])
 
     def parts(self) -> Iterator[PageIndex]:
-        """All entries, verified, so many at a time."""
+        """All entries, verified, in parts of bounded size."""
         for begin in range(0, len(self), _ENTRIES_AT_A_TIME):
             yield self.take(np.arange(begin, min(begin + _ENTRIES_AT_A_TIME, len(self))))
 
@@ -243,7 +254,7 @@ class CheckedIndex:
         Raises:
             CorruptionError: One of their blocks is damaged.
         """
-        self._check()
+        self._file.check()
         taken = Entries(*(np.empty(len(pages), dtype) for dtype in _DTYPES))
         self._require(take_entries(self._entries, self._key_sums, self._place_sums, pages, taken))
         return PageIndex(*taken)
@@ -252,9 +263,9 @@ class CheckedIndex:
         """Pages `start <= p < stop` that may hold keys in [low, high]; `low` is sorted ascending.
 
         Raises:
-            CorruptionError: A block in which a key would be is damaged.
+            CorruptionError: A block in which a key would lie is damaged.
         """
-        self._check()
+        self._file.check()
         start, stop = np.empty(len(low), np.int32), np.empty(len(low), np.int32)
         fences = self._fence_first, self._fence_last
         self._require(locate_in_blocks(self._entries, self._key_sums, *fences, low, high, start, stop))
@@ -263,7 +274,7 @@ class CheckedIndex:
     def _require(self, block: int) -> None:
         if block != SOUND:
             last = min((block + 1) * ENTRIES, len(self)) - 1
-            raise self._damage(f"block {block}, which has the entries of pages {block * ENTRIES} to {last},")
+            raise self._file.damage(f"block {block} (the entries of pages {block * ENTRIES} to {last})")
 
 
 def _last_of_blocks(entries: int) -> Places:

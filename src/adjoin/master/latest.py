@@ -1,11 +1,11 @@
-"""The latest change of each key: what makes the greatest sequence win, whenever a change arrives.
+"""The latest change of each key, so that the greatest sequence wins whenever a change arrives.
 
-Next to its rows a master keeps, for each key that was changed under a sequence, the value of the change that
-counted, and whether that was a delete. Records lie in a relation of their own, sorted and cut into pages as
-rows are; the manifest that commits rows commits their records. Readers never look at them.
+In addition to its rows, a master keeps, for each key that was changed with a sequence, the sequence value of
+the change that took effect, and whether it was a delete. These records form a relation of their own, sorted
+and cut into pages like rows; the manifest that commits rows also commits their records. Readers ignore them.
 
-Changes are compared with the records of the version that they change, wherever that is done; what is to be
-recorded is written to temporary files and merged into the relation by whoever commits.
+Changes are compared with the records of the version that they change, in the process that rewrites the pages.
+New records are written to temporary files, and the process that commits merges them into the relation.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,14 +39,14 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class LatestChanges:
-    """The relation of one version, which may have none yet."""
+    """The records of one version, empty if it has none yet."""
 
     relation: Manifest
     index: PageIndex
 
     @classmethod
     def of(cls, home: Home, manifest: Manifest, sequence: pa.DataType) -> "LatestChanges":
-        """What the version has recorded of sequence values of this type."""
+        """The records of the version, with sequence values of this type."""
         if manifest.latest is None:
             return cls(_empty_relation(manifest, sequence), PageIndex.empty())
         relation = manifest.latest.relation
@@ -55,7 +55,7 @@ class LatestChanges:
     def are_newer(
         self, records: pa.RecordBatch, keys: NDArray[np.int64], chunk_bytes: int
     ) -> NDArray[np.bool_]:
-        """For each of some records, in the order of encoded keys, whether no greater value is recorded."""
+        """For each of these records, sorted by encoded key, whether no greater value is recorded yet."""
         newer = np.ones(len(keys), np.bool_)
         for pages in page_slices(self.index, pages_with(self.index, keys), chunk_bytes):
             known = read_pages(self.relation.stored, self.relation.files, self.index, pages)
@@ -72,7 +72,7 @@ class LatestChanges:
 
 
 def _empty_relation(manifest: Manifest, sequence: pa.DataType) -> Manifest:
-    """Keys by their places, so that they may have other names later."""
+    """A relation without records. Key columns are named by position, because they can be renamed later."""
     names = [f"key_{place}" for place in range(len(manifest.key))]
     types = {
         **dict(zip(names, manifest.codec.types, strict=True)),
@@ -104,14 +104,14 @@ def _empty_relation(manifest: Manifest, sequence: pa.DataType) -> Manifest:
 
 
 class Recorder:
-    """Drops changes that come too late, and writes down what is to be recorded of the others.
+    """Drops changes that arrive too late, and writes records of the others to a temporary file.
 
     Args:
         home: The master's directory.
-        latest: What is recorded.
-        at: When the changes are committed.
-        memory_bytes: What may be held at once.
-        marker: Begins the name of the temporary file, see `files.new_name`.
+        latest: The existing records.
+        at: The time of the commit.
+        memory_bytes: The memory for existing records.
+        marker: Prefix of the name of the temporary file; see `files.new_name`.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Recorder:
         self._spool = RecordSpool(home.temporary(".run", marker))
 
     def add(self, part: Resolved) -> Resolved:
-        """Take the next changes, in the order of keys; return those that count."""
+        """Take the next changes, in key order; returns those that take effect."""
         records = self._records_of(part)
         newer = self._latest.are_newer(records, part.cleared_keys, self._chunk_bytes)
         if newer.any():
@@ -142,7 +142,7 @@ class Recorder:
         return pa.record_batch(columns, schema=relation.stored_schema)
 
     def finish(self) -> SpooledRecords | None:
-        """What is to be recorded, in the order of keys, if anything; whoever has it discards it."""
+        """The new records in key order, if there are any; the caller discards them."""
         return self._spool.finish(self._latest.relation.schema.field(SEQUENCE_COLUMN).type)
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ def merge_records(
     memory_bytes: int,
     sweep: Sweep | None,
 ) -> Rewritten:
-    """New pages of the relation, with records that are given in the order of keys."""
+    """Write new pages of the relation, with records that are given in key order."""
     relation = latest.relation
     rewriter = Rewriter(home, relation, latest.index, memory_bytes, sweep=sweep)
     try:
@@ -173,10 +173,10 @@ def merge_records(
 def next_sweep(
     latest: LatestChanges, after: int, spooled: Sequence[SpooledRecords], expired_before: datetime | None
 ) -> tuple[Sweep | None, int]:
-    """Where to look for expired tombstones while these records are merged, and the key up to which that is.
+    """The pages to search for expired tombstones while these records are merged, and the last key searched.
 
-    Every commit looks at more pages than its records take, from where the last one has stopped: so expired
-    tombstones never outnumber the other records for long, and no commit has much to do.
+    Every commit searches more pages than its records take, starting where the previous one stopped: so
+    expired tombstones never outnumber other records for long, and no commit has much to do.
     """
     if expired_before is None:
         return None, after
@@ -189,7 +189,7 @@ def next_sweep(
 
 
 def expired_before(now: datetime, tombstone_seconds: float | None) -> datetime | None:
-    """Tombstones of changes committed before this moment may go; None: none may."""
+    """The time before which tombstones have expired; None if they never do."""
     if tombstone_seconds is None:
         return None
     return now - min(timedelta(seconds=tombstone_seconds), now - _FIRST)

@@ -1,7 +1,7 @@
-"""Columns by identity: how pages that were written with other columns are read as the columns of today.
+"""Columns by identity: how pages that were written with other columns are read as the current ones.
 
-A column has an id for life. Its name and its type can change, and columns come and go; pages are not
-rewritten for that. A data file knows the layout of its pages: which columns they hold, and in which types.
+A column keeps its id forever. Its name and type can change, and columns can be added and dropped, without
+rewriting pages. A data file knows the layout of its pages: which columns they hold, and in which types.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ from adjoin.keys.casts import widens
 from adjoin.memory.page_columns import LaidOut, columns_over, read_as
 
 KEY_ID = 0
-"""The encoded key; the ids of other columns begin with 1."""
+"""The id of the encoded key; those of other columns start at 1."""
 
 
 @dataclass(frozen=True)
 class PageLayout:
-    """What pages hold: the ids of their columns, and the schema they were written with."""
+    """The ids of the columns in a page, and the schema it was written with."""
 
     ids: tuple[int, ...]
     schema: pa.Schema
@@ -30,12 +30,12 @@ class PageLayout:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """The columns as which pages are read, and the layouts that those pages can have.
+    """The columns that pages are read as, and the layouts that those pages can have.
 
     Attributes:
-        ids: The columns.
+        ids: The ids of the columns.
         schema: Their names and types.
-        layouts: `DataFile.layout` counts in these.
+        layouts: The layouts; `DataFile.layout` is a position in this list.
     """
 
     ids: tuple[int, ...]
@@ -43,12 +43,12 @@ class StoredColumns:
     layouts: tuple[PageLayout, ...]
 
     def place_of(self, layout: PageLayout, column: int) -> int | None:
-        """Where a layout has the column with this place here; None if it lacks it."""
+        """The position in a layout of the column at this position here; None if the layout lacks it."""
         wanted = self.ids[column]
         return layout.ids.index(wanted) if wanted in layout.ids else None
 
     def fault_of(self, layout: PageLayout) -> str:
-        """Why pages of this layout cannot be read as these columns, else nothing."""
+        """Why pages of this layout cannot be read as these columns; empty if they can."""
         if len(layout.ids) != len(layout.schema) or len(set(layout.ids)) != len(layout.ids):
             return f"a layout has the ids {layout.ids} for {len(layout.schema)} columns"
         for at, field in enumerate(self.schema):
@@ -59,12 +59,12 @@ class StoredColumns:
         return ""
 
     def laid_out(self) -> LaidOut:
-        """Where kernels find these columns in pages of each layout."""
+        """Where to find these columns in the pages of each layout."""
         places = [[self.place_of(layout, at) for at in range(len(self.ids))] for layout in self.layouts]
         return columns_over(self.schema, [layout.schema for layout in self.layouts], places)
 
-    def as_of_today(self, table: pa.Table, layout: PageLayout) -> pa.Table:
-        """Rows of pages with this layout in these columns: nulls where they lack one."""
+    def from_layout(self, table: pa.Table, layout: PageLayout) -> pa.Table:
+        """Convert rows of pages with this layout to these columns, with nulls for columns they lack."""
         if layout.ids == self.ids and layout.schema.types == self.schema.types:
             return pa.Table.from_arrays(table.columns, schema=self.schema)
         columns = []
@@ -77,7 +77,7 @@ class StoredColumns:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def with_types(self, plain: Callable[[pa.DataType], pa.DataType]) -> "StoredColumns":
-        """The same columns in types whose values lie in memory alike."""
+        """The same columns, with types whose values have the same layout in memory."""
         layouts = tuple(replace(layout, schema=_with_types(layout.schema, plain)) for layout in self.layouts)
         return StoredColumns(self.ids, _with_types(self.schema, plain), layouts)
 
@@ -87,5 +87,5 @@ def _with_types(schema: pa.Schema, plain: Callable[[pa.DataType], pa.DataType]) 
 
 
 def same_shape(layouts: Sequence[PageLayout], wanted: PageLayout) -> int | None:
-    """The number of the layout with the shape of this one, if there is one."""
+    """The position of the layout with the same shape as this one, if there is one."""
     return next((at for at, layout in enumerate(layouts) if layout.has_shape_of(wanted)), None)

@@ -1,4 +1,4 @@
-"""The manifest: one immutable file that says what a version of the master consists of."""
+"""The manifest: an immutable file that describes one version of the master."""
 
 import base64
 import json
@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from adjoin.errors import AdjoinError, CorruptionError, SchemaError
 from adjoin.keys.codec import KEY_COLUMN, KeyCodec
-from adjoin.master.data_file import DataFile, checksum_of
+from adjoin.master.checksummed import with_checksum, without_checksum
+from adjoin.master.data_file import DataFile
 from adjoin.master.index import PageIndex
 from adjoin.master.layout import KEY_ID, PageLayout, StoredColumns, same_shape
 from adjoin.memory.arena import BLOCK_BYTES
@@ -40,7 +41,7 @@ _ENTRIES: dict[str, tuple[Any, Any]] = {
     "index": (dict, object),
     "fill": (int | float, object),
 }
-"""Types of the entries of a manifest, and of what is in them."""
+"""The type of each entry of a manifest, and of the items it contains."""
 
 _DAMAGE = (
     AdjoinError,
@@ -53,12 +54,12 @@ _DAMAGE = (
     ValueError,
     pa.ArrowException,
 )
-"""What reading a manifest can raise that says something else than was written."""
+"""Errors that reading a damaged manifest can raise."""
 
 
 @dataclass(frozen=True)
 class IndexFile:
-    """An index or filter file: its name, its XXH64, and for a filter the keys it was made for."""
+    """An index or filter file: its name, its XXH64, and for a filter the number of keys it was sized for."""
 
     name: str
     checksum: int
@@ -67,12 +68,12 @@ class IndexFile:
 
 @dataclass(frozen=True)
 class Latest:
-    """What is known of the latest change of each key, see `adjoin.master.latest`.
+    """The latest change of each key; see `adjoin.master.latest`.
 
     Attributes:
         column: The sequence column of the changes.
-        relation: Pages of its own for keys, sequence values and deletes.
-        swept: The encoded key up to which expired deletes were last looked for.
+        relation: A relation of its own, with keys, sequence values and deletes.
+        swept: The encoded key up to which expired deletes were last searched for.
     """
 
     column: str
@@ -82,18 +83,18 @@ class Latest:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that is fixed for one version.
+    """Everything that defines one version.
 
-    Of change sets with a name of their own the last ones are remembered (`txns`), of numbered ones the
-    highest number of each name (`numbered`). `marks` are integers that writers keep with the rows.
+    Of change sets that have only a name, the most recent names are remembered (`txns`); of numbered ones, the
+    highest number for each name (`numbered`). `marks` are integers that writers keep with the rows.
 
     Attributes:
-        id: The master's identity, made when it was built: another master at the same path has another.
-        revision: Counts changes of rows or columns; a version that only moves pages has that of its base.
+        id: The identity of the master, created when it is built: another master at the same path has another.
+        revision: Counts changes of rows or columns; a version that only moves pages keeps that of its base.
         columns: The id of each column of the schema.
-        next_column: The id that the next new column gets.
-        layouts: Layouts of pages; `DataFile.layout` counts in these.
-        latest: The latest change of each key that was changed under a sequence.
+        next_column: The id of the next column to be added.
+        layouts: The layouts of pages; `DataFile.layout` is a position in this list.
+        latest: The latest change of each key that was changed with a sequence.
     """
 
     id: str
@@ -126,30 +127,30 @@ class Manifest:
 
     @property
     def stored(self) -> StoredColumns:
-        """The columns as which pages are read."""
+        """The columns that pages are read as."""
         return StoredColumns(_stored_ids(self.columns, self.codec), self.stored_schema, self.layouts)
 
     @property
     def newest_layout(self) -> int:
-        """The layout of pages that are written for this version."""
+        """The layout of pages written for this version."""
         found = same_shape(self.layouts, PageLayout(self.stored.ids, self.stored_schema))
-        assert found is not None, "the layout of new pages is not among the layouts"
+        assert found is not None, "the manifest has no layout for new pages"
         return found
 
     @property
     def key_column(self) -> str:
-        """The stored int64 column by which rows are sorted."""
+        """The stored int64 column that rows are sorted by."""
         return key_column(self.codec)
 
     def has_applied(self, txn: Txn | None) -> bool:
-        """True if this change set is part of the version already."""
+        """Whether this version already contains the change set."""
         if isinstance(txn, tuple):
             name, number = txn
             return number <= self.numbered.get(name, -1)
         return txn is not None and txn in self.txns
 
     def next(self, txn: Txn | None, marks: Mapping[str, int]) -> "Manifest":
-        """The version that follows, with the same pages."""
+        """The next version, with the same pages."""
         following = replace(
             self,
             version=self.version + 1,
@@ -168,7 +169,7 @@ class Manifest:
         index_file: IndexFile,
         filter_file: IndexFile | None,
     ) -> "Manifest":
-        """The same version with other pages; layouts that no page has any more are dropped."""
+        """The same version with other pages; layouts that no page uses are dropped."""
         newest = self.newest_layout
         used = sorted({newest, *(file.layout for file in data_files)})
         data_files = tuple(replace(file, layout=used.index(file.layout)) for file in data_files)
@@ -184,11 +185,11 @@ class Manifest:
         )
 
     def relations(self) -> list["Manifest"]:
-        """The relations of this version: its rows, and the latest changes if they are recorded."""
+        """The relations of this version: its rows and, if recorded, the latest changes."""
         return [self, *self.latest.relation.relations()] if self.latest else [self]
 
     def file_names(self) -> set[str]:
-        """Names of all files in the directories of data and indexes that this version needs."""
+        """Names of all data and index files that this version needs."""
         named: set[str] = set()
         for relation in self.relations():
             named |= {*(file.name for file in relation.files), relation.index.name}
@@ -197,13 +198,13 @@ class Manifest:
         return named
 
     def to_bytes(self) -> bytearray:
-        saved = {"format": FORMAT, **self._to_json()}
-        # A line for each entry; json's own indentation is slow, and a list of files can be long.
+        saved = {"format": FORMAT, **self.to_json()}
+        # One line per entry; json's own indentation is slow, and a list of files can be long.
         lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in saved.items())
         body = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-        return bytearray(f"{checksum_of(body):016x}\n".encode() + body)
+        return bytearray(with_checksum(body))
 
-    def _to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "version": self.version,
@@ -227,7 +228,7 @@ class Manifest:
             "txns": list(self.txns),
             "numbered": dict(self.numbered),
             "marks": dict(self.marks),
-            "latest": {**vars(self.latest), "relation": self.latest.relation._to_json()}
+            "latest": {**vars(self.latest), "relation": self.latest.relation.to_json()}
             if self.latest
             else None,
         }
@@ -238,7 +239,7 @@ class Manifest:
 
         Raises:
             CorruptionError: It is damaged.
-            SchemaError: It has another format; says what to do.
+            SchemaError: It has another format; the message says what to do.
         """
         with _damage_named(path):
             saved = read_saved(path, data)
@@ -247,7 +248,7 @@ class Manifest:
 
     @classmethod
     def from_first_format(cls, path: str, saved: dict[str, Any], data_directory: str, id_: str) -> "Manifest":
-        """What a manifest of format 1 says, as one of today; its index files are still of format 1."""
+        """Convert a manifest of format 1; its index files keep that format."""
         with _damage_named(path):
             schema = _schema_from_json(saved["schema"])
             key = tuple(saved["key"])
@@ -306,13 +307,13 @@ class Manifest:
         if not self.key:
             raise ValueError("the key has no column")
         if len(self.columns) != len(self.schema):
-            raise ValueError(f"{len(self.columns)} ids for {len(self.schema)} columns")
+            raise ValueError(f"there are {len(self.columns)} ids for {len(self.schema)} columns")
         for layout in self.layouts:
             fault = self.stored.fault_of(layout)
             if fault:
                 raise ValueError(fault)
         if any(file.layout >= len(self.layouts) for file in self.files):
-            raise ValueError("a file has none of the layouts")
+            raise ValueError("a file refers to a layout that does not exist")
         if same_shape(self.layouts, PageLayout(self.stored.ids, self.stored_schema)) is None:
             raise ValueError("there is no layout for new pages")
 
@@ -326,11 +327,11 @@ class Manifest:
 
 
 def read_saved(path: str, data: bytearray) -> dict[str, Any]:
-    """What is in a manifest of any format; CorruptionError if its checksum differs."""
-    first, _, body = data.partition(b"\n")
-    if not body or f"{checksum_of(body):016x}".encode() != first:
+    """The entries of a manifest of any format; CorruptionError if its checksum differs."""
+    body = without_checksum(data)
+    if body is None:
         raise CorruptionError(
-            f"{path} is damaged (checksum differs); restore it from a copy or open an older version"
+            f"{path} is damaged (checksum differs); restore it from a copy, or open an older version"
         )
     with _damage_named(path):
         saved: dict[str, Any] = json.loads(body)
@@ -339,7 +340,7 @@ def read_saved(path: str, data: bytearray) -> dict[str, Any]:
 
 @contextmanager
 def _damage_named(path: str) -> Iterator[None]:
-    """Whatever else is wrong in a manifest is damage as well."""
+    """Report every error in a manifest as damage to this file."""
     try:
         yield
     except _DAMAGE as error:
@@ -352,7 +353,7 @@ def _damage_named(path: str) -> Iterator[None]:
 
 
 def _require_types(saved: dict[str, Any]) -> None:
-    """Raise a TypeError or ValueError if an entry has another type than is written."""
+    """Raise a TypeError or ValueError if an entry has a type or value that is never written."""
     for name, (type_, items) in _ENTRIES.items():
         value = saved[name]
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
@@ -363,14 +364,14 @@ def _require_types(saved: dict[str, Any]) -> None:
     named = [*saved["files"], saved["index"], *([saved["filter"]] if saved["filter"] else [])]
     for file in named:
         if not _FILE_NAME.fullmatch(file["name"]):
-            raise ValueError(f"no file of ours has the name {file['name']!r:.100}")
+            raise ValueError(f"{file['name']!r:.100} is not the name of an adjoin file")
     for name in ("bytes", "header_bytes", "footer_bytes", "layout"):
         if not all(isinstance(file[name], int) and file[name] >= 0 for file in saved["files"]):
-            raise TypeError(f"{name} of a file is no number")
+            raise TypeError(f"{name} of a file is not a number")
 
 
 def new_id() -> str:
-    """An identity that no other master has."""
+    """A unique identity for a new master."""
     return uuid.uuid4().hex
 
 
@@ -390,7 +391,7 @@ def key_column(codec: KeyCodec) -> str:
 
 
 def stored_schema(schema: pa.Schema, codec: KeyCodec) -> pa.Schema:
-    """The columns of the data files: the user's, and before them the encoded key if need be."""
+    """The columns of the data files: the user's columns, preceded by the encoded key if it is stored."""
     if codec.kind == "identity":
         return schema
     return schema.insert(0, pa.field(KEY_COLUMN, pa.int64(), nullable=False))
@@ -401,7 +402,7 @@ def _refuse_other_formats(path: str, found: object) -> None:
         return
     master = os.path.dirname(os.path.dirname(path))
     cure = f"run adjoin.Master.migrate({master!r}) once" if found == 1 else "use a newer adjoin"
-    raise SchemaError(f"{path} has format {found}, this adjoin reads {FORMAT}: {cure}")
+    raise SchemaError(f"{path} has format {found}, but this adjoin reads format {FORMAT}: {cure}")
 
 
 def _layout_to_json(layout: PageLayout) -> dict[str, Any]:
@@ -419,7 +420,7 @@ def _schema_from_json(saved: str) -> pa.Schema:
 
 
 def _require_names(fields: Iterable[pa.Field]) -> None:
-    """Raise a ValueError if a name, at any depth, is not UTF-8: Arrow decodes it only when asked for it."""
+    """Raise a ValueError if a name, at any depth, is not UTF-8: Arrow decodes names only on access."""
     for field_ in fields:
         type_ = field_.type.value_type if pa.types.is_dictionary(field_.type) else field_.type
         field_.name.encode()

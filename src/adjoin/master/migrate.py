@@ -1,24 +1,24 @@
-"""Masters of an older format, brought to the format of today."""
+"""Conversion of masters of an older format to the current one."""
 
 import os
 from contextlib import ExitStack
 from typing import Any
 
-from adjoin.errors import ConflictError, CorruptionError
+from adjoin.errors import ConflictError
 from adjoin.master import files
 from adjoin.master.build import write_index
-from adjoin.master.data_file import checksum_of
 from adjoin.master.filter import KeyFilter
 from adjoin.master.index import PageIndex
-from adjoin.master.manifest import FORMAT, IndexFile, Manifest, new_id, read_saved
+from adjoin.master.manifest import FORMAT, Manifest, new_id, read_saved
+from adjoin.master.verify import index_path, read_verified
 from adjoin.master.versions import Home
 
 
 def migrate(home: Home) -> list[int]:
-    """Write manifests and indexes of format 1 in the format of today; data files stay. Which versions it was.
+    """Rewrite manifests and indexes of format 1 in the current format; returns the versions concerned.
 
-    Every version keeps its number, so that records of queries stay true. A crash leaves some versions
-    migrated; running it again does the others.
+    Data files stay as they are, and versions keep their numbers, so that records of queries remain valid.
+    After a crash some versions are migrated; running it again migrates the others.
     """
     home.newest()
     with ExitStack() as stack:
@@ -33,12 +33,12 @@ def migrate(home: Home) -> list[int]:
                 old[version] = saved
             elif saved["format"] == FORMAT:
                 known = saved["id"]
-        # A master has one id, in all its versions.
+        # All versions of a master have the same id.
         id_ = known or new_id()
         replaced: set[str] = set()
         for version, saved in old.items():
             replaced |= _migrate_version(home, version, saved, id_)
-        # Versions can share an index, so the old ones go last.
+        # Versions can share an index, so the old ones are removed last.
         for name in replaced:
             files.discard(os.path.join(home.index_dir, name))
     return list(old)
@@ -49,19 +49,19 @@ def _exclusive(home: Home, path: str) -> files.Lock:
     lock = files.lock_file(path, exclusive=True)
     if lock is None:
         raise ConflictError(
-            f"{path} is in use: stop the queries and programs that use {home.path}, then migrate it"
+            f"{path} is in use: stop the queries and programs that use {home.path}, and migrate it then"
         )
     return lock
 
 
 def _migrate_version(home: Home, version: int, saved: dict[str, Any], id_: str) -> set[str]:
-    """Replace the manifest of a version; the names of the files that it needs no more."""
+    """Replace the manifest of a version; returns the names of the files that it no longer needs."""
     path = home.manifest_path(version)
     before = Manifest.from_first_format(path, saved, home.data_dir, id_)
-    index = PageIndex.from_first_format(_read_verified(home, before.index))
+    index = PageIndex.from_first_format(read_verified(index_path(home, before.index), before.index))
     key_filter = None
     if before.filter is not None:
-        data = _read_verified(home, before.filter)
+        data = read_verified(index_path(home, before.filter), before.filter)
         key_filter = KeyFilter.from_first_format(data, before.filter.capacity)
     created: list[str] = []
     temporary = home.temporary(".json")
@@ -77,11 +77,3 @@ def _migrate_version(home: Home, version: int, saved: dict[str, Any], id_: str) 
                 files.discard(leftover)
         raise
     return before.file_names() - after.file_names()
-
-
-def _read_verified(home: Home, file: IndexFile) -> bytearray:
-    path = os.path.join(home.index_dir, file.name)
-    data = files.read_file(path)
-    if checksum_of(data) != file.checksum:
-        raise CorruptionError(f"{path} is damaged (checksum differs); restore it from a copy")
-    return data

@@ -1,4 +1,4 @@
-"""Change sets that depend on what the master holds: looked up, applied, and the same when repeated."""
+"""Change sets that depend on the rows of the master: planned on one version, and repeatable."""
 
 import os
 import time
@@ -27,14 +27,14 @@ _POLL_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class Planned:
-    """What is to change, and the marks that change with it."""
+    """A planned change, and the marks to commit with it."""
 
     changes: pa.Table
     marks: Mapping[str, int] = field(default_factory=dict)
 
 
 def upserts(master: Master, known: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
-    """Changes that put in rows of which these columns are known, the others being null."""
+    """Upserts of rows with these columns; the others are null."""
     rows = len(next(iter(known.values())))
     missing = [field for field in master.schema if field.name not in known]
     nulls = {field.name: pa.nulls(rows, field.type) for field in missing}
@@ -43,12 +43,12 @@ def upserts(master: Master, known: Mapping[str, pa.Array | pa.ChunkedArray]) -> 
 
 @dataclass(frozen=True)
 class Settled:
-    """The versions before and after a change set; the same one twice if there was nothing to change.
+    """The versions before and after a change set; twice the same one if there was nothing to change.
 
     Attributes:
         before: The version that the change was planned on.
-        after: The version that holds it.
-        is_repetition: Whether an earlier run had committed it.
+        after: The version that contains it.
+        is_repetition: Whether an earlier run had already committed it.
     """
 
     before: Master
@@ -57,15 +57,15 @@ class Settled:
 
 
 class NumberedChange:
-    """A change set with a name and a number, planned by looking at the version that it changes.
+    """A change set with a name and a number, planned on the rows of the version that it changes.
 
-    How it works: the version is recorded before anybody looks at it. The change is then committed as the
-    revision that follows, or not at all, so that a repetition finds the versions before and after; versions
-    between them have the same rows in other places. If another writer is faster, nothing has come of the
-    record: it gives way to one of the newest version, and the change is planned anew.
+    How it works: the base version is recorded before it is read. The change is then committed as the next
+    revision or not at all, so that a repetition finds the versions before and after it; any versions in
+    between have the same rows in other places. If another writer commits first, the record is replaced by
+    one of the newest version, and the change is planned again.
 
     Args:
-        master: The master, in any version.
+        master: The master, at any version.
         txn: Name and number.
     """
 
@@ -76,15 +76,15 @@ class NumberedChange:
         self._txn = checked_txn(txn)
 
     def settle(self, plan: Callable[[Master], Planned | None]) -> Settled:
-        """Plan and commit the change unless that was done before.
+        """Plan and commit the change, unless that was done before.
 
         Args:
-            plan: Looks at a version and says what is to change, None if nothing is.
+            plan: Takes a version and returns the change to make, or None if there is nothing to change.
 
         Raises:
-            ConflictError: Other writers were faster, time and again.
-            VersionNotFoundError: It was committed, and the version before is gone.
-            MasterReplacedError: The path has another master now.
+            ConflictError: Other writers committed first, in every attempt.
+            VersionNotFoundError: The change was committed, but the version before it is gone.
+            MasterReplacedError: There is another master at the path now.
         """
         return in_turn(self._home, self._txn, lambda: self._attempt(plan))
 
@@ -103,7 +103,7 @@ class NumberedChange:
             self._records.drop(*self._txn)
             raise
         if newer.revision != base.revision + 1:
-            raise ConflictError(f"another process has committed change set {self._txn} meanwhile")
+            raise ConflictError(f"another process committed change set {self._txn} at the same time")
         return Settled(base, newer, False)
 
     def _committed(self) -> tuple[int, int] | None:
@@ -111,7 +111,7 @@ class NumberedChange:
         if not self._newest().has_applied(self._txn):
             return None
         base = self._records.find_base(*self._txn)
-        # The record can be missing after a long time; then the versions themselves tell, if they are there.
+        # The record may be gone after a long time; then the versions themselves tell, if they still exist.
         versions = [version for version in self._home.versions() if base is None or version >= base]
         manifests = list(self._home.read_manifests(versions).values())
         for before, after in pairwise(manifests):
@@ -120,8 +120,9 @@ class NumberedChange:
                     return before.version, after.version
                 break
         raise VersionNotFoundError(
-            f"change set {self._txn} is part of {self._home.path}, and the version before it is gone, so it "
-            "cannot be repeated; if it is a new one, of a new checkpoint perhaps, give txn another name"
+            f"change set {self._txn} was already applied to {self._home.path} and cannot be repeated: "
+            "the version before it is gone; if it is a new one, for example of a new checkpoint, give txn "
+            "another name"
         )
 
     def _newest(self) -> Manifest:
@@ -137,33 +138,35 @@ class NumberedChange:
 
 
 def checked_txn(txn: tuple[str, int]) -> tuple[str, int]:
-    """The name and number of a change set, or an OptionError."""
+    """Validate the name and number of a change set."""
     if isinstance(txn, tuple) and len(txn) == 2:
         name, number = txn
         is_text = isinstance(name, str) and name == name.encode(errors="ignore").decode()
         if is_text and name and type(number) is int and number >= 0:
             return name, number
-    raise OptionError(f'txn={txn!r}: give a name and the number of the micro-batch, as ("sales", batch_id)')
+    raise OptionError(
+        f'txn={txn!r}: give a name and the number of the micro-batch, such as ("sales", batch_id)'
+    )
 
 
 def in_turn(home: Home, txn: tuple[str, int], attempt: Callable[[], _Result]) -> _Result:
-    """Try to commit a change set, again as long as other writers are faster; what the attempt returns."""
-    with _taking_turns(home):
+    """Attempt to commit a change set, again while other writers are faster; return the attempt's result."""
+    with _lock_for_read_modify_write(home):
         for _ in range(_ATTEMPTS):
             with suppress(ConflictError):
                 return attempt()
     raise ConflictError(
-        f"{_ATTEMPTS} times another writer of {home.path} was faster than change set {txn}; "
-        "run it again when fewer write"
+        f"other writers of {home.path} were faster than change set {txn} in all of {_ATTEMPTS} attempts; "
+        "run it again when there are fewer writers"
     )
 
 
 @contextmanager
-def _taking_turns(home: Home) -> Iterator[None]:
-    """Let writers that look before they write do so one after the other.
+def _lock_for_read_modify_write(home: Home) -> Iterator[None]:
+    """Let writers that read before they write take turns.
 
-    That only saves them work: a commit fails if another writer was faster, whether he waited or not. So
-    whoever has waited for a minute goes ahead.
+    This only saves work: a commit fails anyway if another writer was faster. So a writer that has waited for
+    a minute goes ahead without the lock.
     """
     path = os.path.join(home.path, "turns.lock")
     home.newest()

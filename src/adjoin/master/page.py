@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from adjoin.arrow.row_sizes import message_of, message_overhead, row_bytes
 from adjoin.errors import OptionError
 from adjoin.kernels.cutting import cut_groups, cut_rows, seal_messages
-from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.memory.mapped_file import BLOCK_BYTES, whole_blocks
 
 
 @dataclass(frozen=True)
 class SealedPages:
-    """Pages as they go to disk, one after another in `data`."""
+    """Pages as they are written to disk, concatenated in `data`."""
 
     data: NDArray[np.uint8]
     blocks: NDArray[np.int32]
@@ -28,7 +28,7 @@ class SealedPages:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Page i has rows ``bounds[i]:bounds[i + 1]`` and takes at most ``bytes[i]``."""
+    """How rows are cut into pages: page i has rows ``bounds[i]:bounds[i + 1]`` and at most ``bytes[i]``."""
 
     bounds: NDArray[np.int64]
     bytes: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Cuts:
 
     @property
     def rows(self) -> int:
-        """How many rows are in the pages."""
+        """The number of rows in the pages."""
         return int(self.bounds[-1])
 
 
@@ -57,22 +57,22 @@ class PageCutter:
         self.fill_bytes = int(page_bytes * fill) - self._overhead_bytes
 
     def check_room(self) -> None:
-        """Refuse a fill level at which pages would hold metadata for the most part."""
+        """Refuse a fill level at which most of a page would be metadata."""
         if self.fill_bytes < self._overhead_bytes:
             raise OptionError(
-                f"fill={self._fill}: of the {self._page_bytes} bytes of a page {self._columns} columns need "
-                f"{self._overhead_bytes} for metadata; give fill=0.8"
+                f"fill={self._fill} is too low: the metadata of {self._columns} columns takes "
+                f"{self._overhead_bytes} of the {self._page_bytes} bytes of a page; give fill=0.8"
             )
 
     def cut(self, batch: pa.RecordBatch, *, more: bool) -> Cuts:
-        """Pages filled to the fill level; if `more` rows will follow, the last page is left out."""
+        """Cut rows into pages of the fill level; if `more` rows will follow, leave out the last page."""
         sizes = row_bytes(batch)
         starts = np.full(batch.num_rows + 1, batch.num_rows)
         pages = cut_rows(sizes, self.fill_bytes, starts)
         return self._cuts(sizes, starts, pages - 1 if more else pages)
 
     def cut_groups(self, batch: pa.RecordBatch, groups: NDArray[np.int64]) -> Cuts:
-        """As `cut`, for rows of pages written again: see `kernels.cutting.cut_groups`."""
+        """Like `cut`, for rows of pages that are rewritten; see `adjoin.kernels.cutting.cut_groups`."""
         sizes = row_bytes(batch)
         starts = np.full(batch.num_rows + 1, batch.num_rows)
         pages = cut_groups(sizes, groups, self.keep_bytes, self.fill_bytes, starts)
@@ -86,8 +86,8 @@ class PageCutter:
 
 
 def roomy_page_bytes(schema: pa.Schema, page_bytes: int) -> int:
-    """So many bytes, or the next multiple of a block of which metadata take at most a quarter."""
-    return max(page_bytes, -(-4 * message_overhead(schema) // BLOCK_BYTES) * BLOCK_BYTES)
+    """The page size, raised if need be so that metadata takes at most a quarter of it."""
+    return max(page_bytes, whole_blocks(4 * message_overhead(schema)))
 
 
 def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
@@ -97,12 +97,12 @@ def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
         for start, stop, limit in zip(
             cuts.bounds[:-1].tolist(),
             cuts.bounds[1:].tolist(),
-            _whole_blocks(cuts.bytes).tolist(),
+            whole_blocks(cuts.bytes).tolist(),
             strict=True,
         )
     ]
     used = np.array([message.size for message in messages], np.int64)
-    lengths = _whole_blocks(used)
+    lengths = whole_blocks(used)
     stops = np.cumsum(lengths)
     starts = stops - lengths
     data = np.zeros(int(stops[-1]) if len(stops) else 0, np.uint8)
@@ -113,7 +113,3 @@ def seal(batch: pa.RecordBatch, cuts: Cuts) -> SealedPages:
     checksums = np.empty(len(messages), np.uint64)
     seal_messages(data, starts, stops, metadata_bytes, checksums)
     return SealedPages(data, (lengths // BLOCK_BYTES).astype(np.int32), metadata_bytes, checksums)
-
-
-def _whole_blocks(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    return -(-lengths // BLOCK_BYTES) * BLOCK_BYTES

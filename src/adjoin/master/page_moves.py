@@ -1,19 +1,19 @@
-"""Compaction: pages leave files that are mostly garbage, or many and small, for new files.
+"""Compaction: moving pages from files that are mostly garbage, or numerous and small, to new files.
 
-A page that is still in use keeps its whole file on disk. Such pages are copied byte for byte, so they keep
-their keys, checksums and numbers: a version that comes of it differs from its base in places alone, and
-whatever is known about pages by their number or checksum stays true.
+A single page in use keeps its whole file on disk. Pages are copied byte for byte, so they keep their keys,
+checksums and numbers: the resulting version differs from its base only in where pages are, and everything
+known about a page by its number or checksum stays true.
 
-`Master.apply` does this for its own version before it commits it, as much as is needed to keep two rules:
+`Master.apply` moves pages of its own version before committing it, as many as it takes to keep two rules:
 
-- *Garbage*: the data files have at most 1.5 bytes for each byte of live pages. While they have more, the
-  file with the smallest live part is emptied. If B bytes are in files and L are live, B > 1.5 L, that part
-  is less than two thirds, so each byte that is moved frees half a byte at least. Up to the last commit
-  B <= 1.5 L held; one that writes w bytes and replaces d makes the excess B - 1.5 L at most 1.5 d - 0.5 w. So
-  a commit moves at most 3 d bytes, and one file's live part beyond that.
-- *Number*: of the files whose live pages take less than 32 MB, by steps of eight from 64 KB, each step has
-  fewer than eight. If one has more, its files become one, which is of a later step: so a page is moved once
-  for each step, and there are at most 28 small files besides the large ones.
+- *Garbage*: data files take at most 1.5 bytes for each byte of live pages. While they take more, the
+  file with the smallest live share is emptied. With B bytes in files and L bytes live, B > 1.5 L means that
+  this share is less than two thirds, so each moved byte frees at least half a byte. B <= 1.5 L held at the
+  last commit; a commit that writes w bytes and replaces d raises the excess B - 1.5 L to at most
+  1.5 d - 0.5 w. So it moves at most 3 d bytes, plus the live pages of one file.
+- *Number*: files with less than 32 MB of live pages are classed by size, in steps of a factor of eight from
+  64 KB, and each class has fewer than eight files. If it has more, they become one file, which belongs to
+  a later class: so a page is moved once per class, and there are at most 28 small files.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
 
 MOST_USE = 1.5
-"""Bytes of data files for each byte of live pages, at most."""
+"""The most bytes of data files for each byte of live pages."""
 
 _LEAST_BYTES = 1 << 20
 _STEPS = np.array([64 << 10, 512 << 10, 4 << 20, 32 << 20])
@@ -46,10 +46,10 @@ class Moved:
     """Pages that were copied into new files, which belong to no version yet.
 
     Attributes:
-        pages: The pages, in the order of keys.
-        file: The new file of each, counted in `files`.
-        block: Where it begins there.
-        files: The new files; their layouts are counted as in the relation that the pages come from.
+        pages: The pages, in key order.
+        file: The new file of each, as a position in `files`.
+        block: The block at which it begins there.
+        files: The new files; their layouts are numbered as in the relation that the pages come from.
     """
 
     pages: NDArray[np.int64]
@@ -59,7 +59,7 @@ class Moved:
 
     @classmethod
     def concat(cls, parts: Sequence["Moved"]) -> "Moved":
-        """All of them, in the order of pages."""
+        """Combine all parts, in the order of pages."""
         before = np.cumsum([0, *(len(part.files) for part in parts)])
         pages = np.concatenate([np.empty(0, np.int64), *(part.pages for part in parts)])
         moved_to = [part.file + start for part, start in zip(parts, before, strict=False)]
@@ -76,7 +76,7 @@ Mover: TypeAlias = Callable[[Home, Manifest, PageIndex, NDArray[np.int64]], Move
 """Copies pages of a relation into new files."""
 
 MoverFor: TypeAlias = Callable[[int], Mover]
-"""Who moves so many bytes of pages."""
+"""Chooses the mover for pages of this total size."""
 
 
 def move(
@@ -111,9 +111,7 @@ def _move_alike(
             block.append(blocks)
         finished = [replace(one, layout=layout) for one in writer.finish()]
     except BaseException:
-        writer.close()
-        for path in writer.paths:
-            files.discard(path)
+        writer.discard()
         raise
     return Moved(pages, np.concatenate(file), np.concatenate(block), finished)
 
@@ -121,7 +119,7 @@ def _move_alike(
 def tidied(
     home: Home, relation: Manifest, index: PageIndex, mover_for: MoverFor, created: list[str]
 ) -> tuple[PageIndex, list[DataFile]]:
-    """Index and files of the relation, which need not be committed yet, after as much as the rules demand."""
+    """Index and files of a relation, committed or not, after moving what the rules of this module demand."""
     pages = pages_of(index, files_to_empty(relation.files, index))
     if len(pages) == 0:
         return index, list(relation.files)
@@ -134,7 +132,7 @@ def tidied(
 def placed(
     index: PageIndex, data_files: Sequence[DataFile], moved: Moved
 ) -> tuple[PageIndex, list[DataFile]]:
-    """The index with the pages at their new places, and the files that it needs."""
+    """The index with the moved pages at their new places, and the files that it needs."""
     file, block = index.file.copy(), index.block.copy()
     file[moved.pages] = moved.file + len(data_files)
     block[moved.pages] = moved.block
@@ -142,31 +140,31 @@ def placed(
 
 
 def in_used_files(index: PageIndex, data_files: Sequence[DataFile]) -> tuple[PageIndex, list[DataFile]]:
-    """The index without files that have no page."""
+    """The index renumbered to the files that have pages, and those files."""
     used, renumbered = np.unique(index.file, return_inverse=True)
     index = replace(index, file=renumbered.astype(np.int32))
     return index, [data_files[ordinal] for ordinal in used.tolist()]
 
 
 def pages_of(index: PageIndex, emptied: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The pages that lie in these files."""
+    """The pages in these files."""
     return np.flatnonzero(np.isin(index.file, emptied))
 
 
 def _live_bytes(data_files: Sequence[DataFile], index: PageIndex) -> NDArray[np.int64]:
-    """Of each file the bytes of pages that the index names."""
+    """For each file, the bytes of its pages that are in the index."""
     blocks = np.bincount(index.file, weights=index.blocks, minlength=len(data_files))
     return blocks.astype(np.int64) * BLOCK_BYTES
 
 
 def files_to_empty(data_files: Sequence[DataFile], index: PageIndex) -> NDArray[np.int64]:
-    """The files whose pages a commit moves."""
+    """The files whose pages a commit moves away."""
     live = _live_bytes(data_files, index)
     return np.union1d(_garbage(data_files, live), _too_many(live))
 
 
 def _garbage(data_files: Sequence[DataFile], live: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The files with the smallest live part, as many as have to go; see the module."""
+    """The files with the smallest live share, as many as the garbage rule demands; see the module."""
     sizes = np.array([file.bytes for file in data_files], np.int64)
     envelopes = np.array([file.header_bytes + file.footer_bytes for file in data_files], np.int64)
     useful = live + envelopes
@@ -181,7 +179,7 @@ def _garbage(data_files: Sequence[DataFile], live: NDArray[np.int64]) -> NDArray
 
 
 def _too_many(live: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The files of the first step that has eight, and of those before, up to 64 MB."""
+    """The files of the first class that has eight, and of the classes below it, up to 64 MB."""
     step = np.searchsorted(_STEPS, live, "right")
     counts = np.bincount(step, minlength=len(_STEPS) + 1)[: len(_STEPS)]
     crowded = np.flatnonzero(counts >= _FILES_OF_A_STEP)
@@ -194,7 +192,7 @@ def _too_many(live: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def worth_emptying(data_files: Sequence[DataFile], index: PageIndex) -> NDArray[np.int64]:
-    """All files that are not well filled, and all that are small, unless it is a single one."""
+    """All files that are not well filled, and all small ones if there are several."""
     live = _live_bytes(data_files, index)
     sizes = np.array([file.bytes for file in data_files], np.int64)
     envelopes = np.array([file.header_bytes + file.footer_bytes for file in data_files], np.int64)
@@ -207,7 +205,7 @@ def worth_emptying(data_files: Sequence[DataFile], index: PageIndex) -> NDArray[
 def moved_onto(
     newer: Manifest, newer_index: PageIndex, relation: Manifest, index: PageIndex, moved: Moved
 ) -> tuple[PageIndex, list[DataFile]] | None:
-    """The newer relation with those pages moved that it has where they were; None if it has none of them."""
+    """The newer relation with the same moves, for the pages it still has in place; None if it has none."""
     ordinals = {file.name: ordinal for ordinal, file in enumerate(relation.files)}
     known = np.array([ordinals.get(file.name, -1) for file in newer.files], np.int64)
     theirs = _places(known[newer_index.file], newer_index.block)
@@ -230,7 +228,7 @@ def _places(file: NDArray[np.int64], block: NDArray[np.int32]) -> NDArray[np.int
 
 
 def same_pages(one: PageIndex, other: PageIndex) -> bool:
-    """Whether both have the same pages in the same order, wherever these lie."""
+    """Whether both list the same pages in the same order, wherever the pages lie."""
     return len(one) == len(other) and all(
         np.array_equal(getattr(one, name), getattr(other, name))
         for name in ("first", "last", "rows", "checksum")

@@ -1,4 +1,4 @@
-"""One line on the terminal that says how far a long task is."""
+"""A progress line on the terminal for long tasks."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """A bar on stderr; silent unless that is a terminal, or `show` says otherwise."""
+    """A progress bar on stderr, shown if `show` says so, by default if stderr is a terminal."""
 
     def __init__(self, show: bool | None = None) -> None:
         self._show = sys.stderr.isatty() if show is None else show

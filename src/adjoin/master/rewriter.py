@@ -1,8 +1,8 @@
 """Merging changes into pages.
 
-Changes and pages are walked together in the order of keys. A page whose rows still fit stays one
-page; one that overflows is split to the fill level; one that has become empty disappears. The
-last page touched is held back, because the next changes may belong into it too.
+Changes and pages are traversed together in key order. A page whose rows still fit stays one
+page, one that overflows is split into pages of the fill level, and one that has become empty is dropped. The
+last page touched is held back, because the next changes may belong to it too.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.arrow.copying import no_rows
 from adjoin.keys.codec import encoded_values
-from adjoin.master import files
 from adjoin.master.changes import LARGEST_CHUNK_BYTES, Resolved, matches
 from adjoin.master.data_file import DataFile, PageWriter, read_pages
 from adjoin.master.index import PageIndex
@@ -29,12 +29,12 @@ class Rewritten:
     """New pages for a range of keys, which belong to no version yet.
 
     Attributes:
-        pages: Pages of the base that go.
-        index: Pages that come; files are counted from 0.
-        places: For each of them, the page of the base in or behind whose place it stands.
-        files: Their data files.
+        pages: The pages of the base that are replaced.
+        index: The new pages; files are numbered from 0.
+        places: For each new page, the page of the base that it replaces or follows.
+        files: The data files of the new pages.
         keys: The keys that were added, if there is a filter.
-        records: What is to be recorded of changes with a sequence, see `adjoin.master.latest`.
+        records: The records of changes with a sequence; see `adjoin.master.latest`.
     """
 
     pages: NDArray[np.int64]
@@ -47,11 +47,11 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Rows that go although no change is about them.
+    """Rows to remove although no change names them.
 
     Attributes:
-        pages: Pages that are looked at for that, besides those that changes touch; ascending.
-        goes: Says which of some rows go.
+        pages: Pages to search for such rows, ascending, in addition to those that changes touch.
+        goes: Says which of the given rows to remove.
     """
 
     pages: NDArray[np.int64]
@@ -60,7 +60,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class _Held:
-    """Rows of the last page touched, not yet written."""
+    """The rows of the last page touched, which are not written yet."""
 
     page: int
     rows: pa.RecordBatch
@@ -96,7 +96,7 @@ class Rewriter:
         self._finished = False
 
     def add(self, part: Resolved) -> None:
-        """Take the next changes, with keys greater than all before."""
+        """Merge the next changes, whose keys are greater than all previous ones."""
         owner = np.maximum(np.searchsorted(self._index.first, part.added_keys, "right") - 1, 0)
         touched = self._with_swept(np.union1d(pages_with(self._index, part.cleared_keys), owner))
         if self._spool is not None:
@@ -108,9 +108,9 @@ class Rewriter:
         self._thin_out(part.last_key)
 
     def finish(self) -> Rewritten:
-        """Write what is left."""
+        """Write the remaining pages, and return all new ones."""
         for pages in page_slices(self._index, self._unswept, self._slice_bytes):
-            self._rewrite(pages, _nothing(self._schema), _no_rows(self._schema), np.empty(0, np.int64))
+            self._rewrite(pages, _no_changes(self._schema), no_rows(self._schema), np.empty(0, np.int64))
         self._flush_held()
         data_files = self._writer.finish()
         keys = self._spool.finish() if self._spool else None
@@ -124,22 +124,20 @@ class Rewriter:
         )
 
     def close(self) -> None:
-        """Remove what was written, unless it is finished."""
-        self._writer.close()
+        """Remove everything that was written, unless it is finished."""
+        if not self._finished:
+            self._writer.discard()
         if self._spool:
             self._spool.close()
-        if not self._finished:
-            for path in self._writer.paths:
-                files.discard(path)
 
     def _with_swept(self, pages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The pages, and those to be swept that come before the last of them."""
+        """These pages, with the pages to be swept that precede the last of them."""
         count = int(np.searchsorted(self._unswept, pages[-1], "right")) if len(pages) else 0
         swept, self._unswept = self._unswept[:count], self._unswept[count:]
         return np.union1d(pages, swept) if count else pages
 
     def _own(self, pages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the pages that exist and may be changed here."""
+        """Those of the pages that exist and may be changed by this rewriter."""
         return pages[(pages >= self._first_page) & (pages < len(self._index))]
 
     def _rewrite(
@@ -167,27 +165,27 @@ class Rewriter:
         self._emit(int(changed[-1]), *_merge(self._manifest.key_column, rows, page_of, stays, added, owner))
 
     def _load(self, pages: NDArray[np.int64]) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-        """The rows of the pages as they are now, and the page of each."""
+        """The current rows of the pages, and the page of each row."""
         held = self._held if self._held is not None and self._held.page == pages[0] else None
         stored = pages[1:] if held else pages
         stored = self._own(stored)
         table = read_pages(self._manifest.stored, self._manifest.files, self._index, stored)
         batches = [held.rows] if held else []
         batches += table.to_batches()
-        rows = pa.concat_batches(batches) if batches else _no_rows(self._schema)
+        rows = pa.concat_batches(batches) if batches else no_rows(self._schema)
         page_of = np.repeat(stored, self._index.rows[stored])
         if held:
             page_of = np.concatenate([np.full(held.rows.num_rows, held.page), page_of])
         return rows, page_of
 
     def _emit(self, last_page: int, rows: pa.RecordBatch, page_of: NDArray[np.int64]) -> None:
-        """Write all pages but the last, which is held back even if it has become empty."""
+        """Write all pages except the last, which is held back even if it has become empty."""
         last = int(np.searchsorted(page_of, last_page, "left"))
         self._write(rows.slice(0, last), page_of[:last])
         self._held = _Held(last_page, rows.slice(last))
 
     def _thin_out(self, last_key: int) -> None:
-        """Write what the held page has outgrown and no later change can reach."""
+        """Write those pages split off the held page that no later change can reach."""
         if self._held is None or self._held.rows.num_rows == 0:
             return
         rows = self._held.rows
@@ -225,16 +223,16 @@ def pages_with(index: PageIndex, keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def page_slices(index: PageIndex, pages: NDArray[np.int64], slice_bytes: int) -> Iterator[NDArray[np.int64]]:
-    """The pages in portions of about so many bytes."""
+    """The pages in slices of about `slice_bytes`."""
     if len(pages) == 0:
         return
     blocks = index.blocks[pages] if len(index) else np.ones(1, np.int64)
-    portion = (np.cumsum(blocks, dtype=np.int64) * BLOCK_BYTES) // max(BLOCK_BYTES, slice_bytes)
-    yield from np.split(pages, np.flatnonzero(np.diff(portion)) + 1)
+    number = (np.cumsum(blocks, dtype=np.int64) * BLOCK_BYTES) // max(BLOCK_BYTES, slice_bytes)
+    yield from np.split(pages, np.flatnonzero(np.diff(number)) + 1)
 
 
 def slice_bytes(memory_bytes: int) -> int:
-    """How many bytes of pages are in memory at once."""
+    """How many bytes of pages to load at once."""
     return min(memory_bytes // 16, LARGEST_CHUNK_BYTES)
 
 
@@ -246,7 +244,7 @@ def _merge(
     added: pa.RecordBatch,
     owner: NDArray[np.int64],
 ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """Old rows that stay and new rows, in the order of pages and then of keys."""
+    """Merge old rows that stay with new rows, ordered by page and then by key."""
     if len(stays) < rows.num_rows:
         rows = rows.take(pa.array(stays))
     both = pa.concat_batches([rows, pa.record_batch(added.columns, schema=rows.schema)])
@@ -255,10 +253,6 @@ def _merge(
     return both.take(pa.array(order)), pages[order]
 
 
-def _nothing(schema: pa.Schema) -> Resolved:
-    nobody = np.empty(0, np.int64)
-    return Resolved(_no_rows(schema), nobody, _no_rows(schema), nobody, 0)
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
+def _no_changes(schema: pa.Schema) -> Resolved:
+    no_keys = np.empty(0, np.int64)
+    return Resolved(no_rows(schema), no_keys, no_rows(schema), no_keys, 0)

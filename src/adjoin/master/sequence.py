@@ -1,4 +1,4 @@
-"""The sequence column: which types have an order that holds for ever, and its values in one of them."""
+"""The sequence column: the types that have a lasting order, and conversion of values to one of them."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,14 +8,14 @@ from adjoin.keys.casts import stored_type, widens
 from adjoin.master.manifest import Manifest
 
 SEQUENCE_COLUMN = "sequence"
-"""Its name in the relation of latest changes, see `adjoin.master.latest`."""
+"""Its name in the relation of latest changes; see `adjoin.master.latest`."""
 
 
 def sequence_type(manifest: Manifest, schema: pa.Schema, column: str) -> pa.DataType:
-    """The type in which values of this column of the changes are compared, fixed when it is first used.
+    """The type in which values of this column are compared; it is fixed when a sequence is first used.
 
     Raises:
-        OptionError: Another column was the sequence before.
+        OptionError: Earlier changes had another sequence column.
         SchemaError: There is no such column, or its type does not fit.
     """
     if column not in schema.names:
@@ -27,20 +27,20 @@ def sequence_type(manifest: Manifest, schema: pa.Schema, column: str) -> pa.Data
         return widest
     if latest.column != column:
         raise OptionError(
-            f"sequence={column!r}: earlier changes of this master had the sequence {latest.column!r}, "
-            f"and values of different columns cannot be compared; give sequence={latest.column!r}"
+            f"sequence={column!r} cannot be compared with the sequence {latest.column!r} of earlier changes; "
+            f"give sequence={latest.column!r}"
         )
     recorded = latest.relation.schema.field(SEQUENCE_COLUMN).type
     if not (widens(given, recorded) or widens(widest, recorded)):
         raise SchemaError(
-            f"the sequence column {column!r} has type {given} and values of type {recorded} are recorded; "
+            f"the sequence column {column!r} has type {given}, but the recorded values have type {recorded}; "
             f"cast it to {recorded}"
         )
     return recorded
 
 
 def _widest(column: str, type_: pa.DataType) -> pa.DataType:
-    """The widest type of the same kind, so that later changes may have a wider one."""
+    """The widest type of the same kind, because later changes may have a wider one."""
     is_ = pa.types
     if is_.is_signed_integer(type_):
         return pa.int64()
@@ -65,11 +65,11 @@ def _widest(column: str, type_: pa.DataType) -> pa.DataType:
 
 
 def sequence_values(column: str, values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Values of the sequence column of some changes; SchemaError if one has no place in the order."""
+    """Convert values of the sequence column; SchemaError if one of them has no order."""
     if values.null_count:
         raise SchemaError(
-            f"the sequence column {column!r} has {values.null_count} nulls: nobody knows when those changes "
-            "were made; fill them, or drop those changes"
+            f"the sequence column {column!r} has {values.null_count} nulls, so the order of those changes is "
+            "unknown; fill them, or drop those changes"
         )
     if pa.types.is_run_end_encoded(values.type):
         values = pc.run_end_decode(values)
@@ -77,7 +77,7 @@ def sequence_values(column: str, values: pa.Array, type_: pa.DataType) -> pa.Arr
         values = values.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
-            f"the sequence column {column!r} of type {values.type} cannot become {type_} without loss "
+            f"the sequence column {column!r} of type {values.type} cannot be cast to {type_} without loss "
             f"({error}); cast it to {type_} first"
         ) from error
     if pa.types.is_floating(type_):

@@ -1,7 +1,7 @@
-"""External sort: any number of rows in the order of one int64 column, in bounded memory.
+"""External sort: any number of rows, sorted by one int64 column in bounded memory.
 
-Rows are gathered up to a quarter of the memory, sorted, and spilled as a run; runs are merged in
-blocks, a bounded number at a time. Rows with equal keys keep the order in which they came.
+Rows are gathered up to a quarter of the memory, sorted, and spilled as a run; runs are merged block by
+block, a bounded number of them at a time. The sort is stable.
 """
 
 import os
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adjoin.arrow.row_sizes import without_neighbours
+from adjoin.arrow.row_sizes import without_neighbors
 from adjoin.master import files
 from adjoin.master.source import split
 
@@ -25,7 +25,7 @@ _LARGEST_BLOCK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Run:
-    """Sorted rows in a temporary file: record batch messages, and where each of them begins."""
+    """Sorted rows in a temporary file, as record batch messages, and the offset of each message."""
 
     path: str
     offsets: list[int]
@@ -37,13 +37,13 @@ class Run:
 
 
 class ExternalSorter:
-    """Takes batches in any order, gives them back sorted.
+    """Sorts the rows of all batches that are added.
 
     Args:
-        new_path: Names a new temporary file.
-        schema: Of the batches.
+        new_path: Returns the name of a new temporary file.
+        schema: The schema of the batches.
         key_column: The int64 column to sort by.
-        memory_bytes: What the sort may hold at once.
+        memory_bytes: The memory for sorting.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ExternalSorter:
         self.rows += batch.num_rows
 
     def sorted(self) -> Iterator[pa.RecordBatch]:
-        """All rows in order, in batches of about a block. Nothing can be added any more."""
+        """All rows in order, in batches of about a block. Nothing can be added afterwards."""
         if not self._runs:
             yield from self._sort_gathered()
             return
@@ -79,7 +79,7 @@ class ExternalSorter:
         yield from self._merge(self._runs)
 
     def _fan_in(self) -> int:
-        """How many runs are merged at once: of each one block is loaded, and a round may copy them all."""
+        """How many runs to merge at once: one block of each is loaded, and a round may copy them all."""
         block_bytes = max(self._block_bytes, *(run.largest_bytes for run in self._runs))
         return max(2, self._blocks_bytes // block_bytes)
 
@@ -103,7 +103,7 @@ class ExternalSorter:
         try:
             for batch in batches:
                 for part in split(batch, 2 * self._block_bytes):
-                    file.write((part if part is batch else without_neighbours(part)).serialize())
+                    file.write((part if part is batch else without_neighbors(part)).serialize())
                     run.offsets.append(file.bytes)
         except BaseException:
             files.discard(run.path)
@@ -113,14 +113,14 @@ class ExternalSorter:
         return run
 
     def _merge_pass(self, fan_in: int) -> None:
-        """Replace each group of neighbouring runs by one."""
-        waiting, self._runs = self._runs, []
-        while waiting:
-            group, waiting = waiting[:fan_in], waiting[fan_in:]
+        """Replace each group of neighboring runs by a single run."""
+        remaining, self._runs = self._runs, []
+        while remaining:
+            group, remaining = remaining[:fan_in], remaining[fan_in:]
             try:
                 merged = self._spill(self._merge(group)) if len(group) > 1 else group[0]
             except BaseException:
-                self._runs += group + waiting
+                self._runs += group + remaining
                 raise
             if len(group) > 1:
                 for run in group:
@@ -157,7 +157,7 @@ class _Cursor:
         self.keys: NDArray[np.int64] = np.empty(0, np.int64)
 
     def load(self) -> bool:
-        """Have a block with rows in memory; False at the end of the run."""
+        """Load the next block if no rows are left; False at the end of the run."""
         if len(self.keys) == 0 and self.more:
             start, stop = self._run.offsets[self._block], self._run.offsets[self._block + 1]
             data = files.read_at(self._descriptor, self._run.path, start, stop - start)
@@ -168,7 +168,7 @@ class _Cursor:
 
     @property
     def more(self) -> bool:
-        """True if there are blocks after the current one."""
+        """Whether there are blocks after the current one."""
         return self._block + 1 < len(self._run.offsets)
 
     def take(self, count: int) -> pa.RecordBatch:
@@ -186,10 +186,10 @@ class _Cursor:
 
 
 def _next_pieces(cursors: list[_Cursor]) -> list[pa.RecordBatch]:
-    """From every run the rows that no unread block can precede, in the order of the runs.
+    """From each run, the rows that no unread block can precede, in the order of the runs.
 
-    The first run whose block ends lowest sets the bound. Rows equal to the bound may still come
-    from this run, so later runs wait with theirs; this keeps equal keys in order.
+    The bound is the lowest end of a loaded block, and the first run with that end sets it. This run may
+    have more rows equal to the bound, so later runs hold theirs back; this keeps the sort stable.
     """
     limits = [int(cursor.keys[-1]) for cursor in cursors if cursor.more]
     if not limits:

@@ -1,4 +1,4 @@
-"""Whatever holds rows, as a stream of record batches in plain types and of bounded size."""
+"""Sources of rows, read as record batches of bounded size and plain types."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from adjoin.errors import SchemaError
 from adjoin.kernels.cutting import cut_rows
 from adjoin.keys.casts import cast_column, stored_field, stored_type
 
-_ENCODED_ROWS = 16_384  # rows decoded at once, where it is not known how long they will be
+_ENCODED_ROWS = 16_384  # the most rows to decode at once if their decoded length is not known
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows to read once.
+    """Rows that can be read once.
 
     Attributes:
-        schema: The columns in the types in which they are stored.
-        rows: How many there are, if that is known beforehand.
-        batches: The rows, a few at a time.
+        schema: The columns, with the types in which they are stored.
+        rows: The number of rows, if it is known beforehand.
+        batches: The rows, in batches of bounded size.
     """
 
     schema: pa.Schema
@@ -41,7 +41,7 @@ def open_source(source: Any, batch_bytes: int) -> Source:
     elif isinstance(source, pa.RecordBatchReader):
         schema, batches = source.schema, iter(source)
     else:
-        # Whoever only joins need not wait until pyarrow has loaded its datasets, and pandas with them.
+        # Importing pyarrow's datasets also loads pandas; programs that only join should not wait for that.
         from adjoin.master.dataset import open_dataset  # noqa: PLC0415
 
         schema, rows, batches = open_dataset(source, batch_bytes)
@@ -50,7 +50,7 @@ def open_source(source: Any, batch_bytes: int) -> Source:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with every type replaced by the one in which it is stored."""
+    """The schema, with each type replaced by the one in which it is stored."""
     names = schema.names
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -59,7 +59,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def split(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Slices of at most `limit_bytes`, or of one row."""
+    """Slices of at most `limit_bytes`, or of a single row."""
     if batch.num_rows <= 1 or batch.nbytes <= limit_bytes:
         if batch.num_rows:
             yield batch
@@ -69,8 +69,8 @@ def split(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
     yield from split(batch.slice(half), limit_bytes)
 
 
-def portions(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Slices whose rows take about `limit_bytes` or less, also when their encodings are undone."""
+def split_decoded(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Slices that take at most about `limit_bytes` once their columns are decoded."""
     encoded = [
         batch.column(at)
         for at, field in enumerate(batch.schema)
@@ -89,7 +89,7 @@ def portions(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch
 
 
 def _decoded_bytes(column: pa.Array) -> NDArray[np.int64] | int:
-    """What each row of a dictionary of texts will take, or for repeated ones the longest of them."""
+    """Bytes of each decoded string of a dictionary, or of the longest one in a run-end encoded column."""
     if not (pa.types.is_dictionary(column.type) or pa.types.is_run_end_encoded(column.type)):
         return 0
     values = column.dictionary if isinstance(column, pa.DictionaryArray) else column.values
@@ -107,10 +107,12 @@ def _decoded_bytes(column: pa.Array) -> NDArray[np.int64] | int:
 def bounded(
     batches: Iterator[pa.RecordBatch], plain: pa.Schema, limit_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The batches in the types of `plain`, cut where they are long."""
+    """The batches with the types of `plain`, split where they are too large."""
     for batch in batches:
         if sorted(batch.schema.names) != sorted(plain.names):
-            raise SchemaError(f"a batch has the columns {batch.schema.names}, the source says {plain.names}")
-        for part in portions(batch, limit_bytes):
+            raise SchemaError(
+                f"a batch has the columns {batch.schema.names}, but the source declares {plain.names}"
+            )
+        for part in split_decoded(batch, limit_bytes):
             columns = [cast_column(field.name, part.column(field.name), field) for field in plain]
             yield from split(pa.record_batch(columns, schema=plain), limit_bytes)

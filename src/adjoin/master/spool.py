@@ -1,4 +1,4 @@
-"""What is on disk until a version is committed: keys for its filter, records for its latest changes."""
+"""Temporary files until a version is committed: keys for its filter, and records of latest changes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -38,17 +38,41 @@ class SpooledKeys:
             files.discard(self.path)
 
 
-class KeySpool:
-    """Writes down the distinct keys of sorted rows."""
+class _Spool:
+    """A temporary file that is created by the first write."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._keys = 0
         self._file: files.NewFile | None = None
+
+    def _write(self, data: files.Bytes) -> None:
+        if self._file is None:
+            self._file = files.NewFile(self._path)
+        self._file.write(data)
+
+    def _end(self) -> None:
+        """Keep what was written."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        """Remove what was written, unless it is finished."""
+        if self._file is not None:
+            self._end()
+            files.discard(self._path)
+
+
+class KeySpool(_Spool):
+    """Writes the distinct keys of sorted rows to a temporary file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._keys = 0
         self._last: int | None = None
 
     def add(self, keys: NDArray[np.int64]) -> None:
-        """Note the next keys in ascending order."""
+        """Add the next keys, in ascending order."""
         if not len(keys):
             return
         fresh = np.empty(len(keys), np.bool_)
@@ -56,28 +80,17 @@ class KeySpool:
         np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
         distinct = keys[fresh]
         self._last = int(keys[-1])
-        if self._file is None:
-            self._file = files.NewFile(self._path)
-        self._file.write(distinct.view(np.uint8))
+        self._write(distinct.view(np.uint8))
         self._keys += len(distinct)
 
     def finish(self) -> SpooledKeys:
-        """What was written; whoever has it discards it."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """The keys that were written; the caller discards them."""
+        self._end()
         return SpooledKeys(self._path, self._keys)
-
-    def close(self) -> None:
-        """Remove what was written, unless it is finished."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            files.discard(self._path)
 
 
 def filter_of(parts: Sequence[SpooledKeys], bits: int) -> KeyFilter:
-    """A filter with `bits` bits for each key; no key is in two parts."""
+    """A filter with `bits` bits per key; the parts have no keys in common."""
     made = KeyFilter.for_keys(sum(part.keys for part in parts), bits)
     for part in parts:
         for keys in part.chunks():
@@ -92,7 +105,7 @@ class SpooledRecords:
     Attributes:
         path: The file.
         offsets: Where each batch of records begins, and where the last one ends.
-        sequence: The type of their sequence values.
+        sequence: The type of the sequence values.
     """
 
     path: str
@@ -116,31 +129,21 @@ class SpooledRecords:
         files.discard(self.path)
 
 
-class RecordSpool:
-    """Writes down records of latest changes."""
+class RecordSpool(_Spool):
+    """Writes records of latest changes to a temporary file."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        super().__init__(path)
         self._offsets = [0]
-        self._file: files.NewFile | None = None
 
     def add(self, records: pa.RecordBatch) -> None:
-        if self._file is None:
-            self._file = files.NewFile(self._path)
-        self._file.write(records.serialize())
-        self._offsets.append(self._file.bytes)
+        message = records.serialize()
+        self._write(message)
+        self._offsets.append(self._offsets[-1] + message.size)
 
     def finish(self, sequence: pa.DataType) -> SpooledRecords | None:
-        """What was written, if anything; whoever has it discards it."""
-        if self._file is None:
+        """The records that were written, if any; the caller discards them."""
+        self._end()
+        if len(self._offsets) == 1:
             return None
-        self._file.close()
-        self._file = None
         return SpooledRecords(self._path, tuple(self._offsets), sequence)
-
-    def close(self) -> None:
-        """Remove what was written, unless it is finished."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            files.discard(self._path)

@@ -1,9 +1,10 @@
 """Removing old versions that nobody reads, and files that no version names.
 
-Writers and readers go on meanwhile. A version is removed under an exclusive lock on its manifest, which
-nobody has who has it open. Its files go if no version that is left names them: a writer has its base open,
-so whatever it will commit names files of a version that is left, or new ones. Only files that were never
-committed cannot be told from those that a writer is just making: they go when nobody writes.
+Readers and writers are not blocked. A version is removed under an exclusive lock on its manifest, which
+nobody can get while the version is open. Its files are removed if no remaining version names them: a writer
+has its base open, so whatever it commits names files of a remaining version, or new ones. Only files that
+were never committed look the same as those that a writer is creating; they are removed when nobody is
+writing.
 """
 
 import os
@@ -24,7 +25,7 @@ from adjoin.master.version_records import QueryRecords, recorded_elsewhere, regi
 from adjoin.master.versions import OWN_NAME, Home
 
 SPARED_BYTES = 4 << 20
-"""However few bytes are live, so many may be used before young versions are removed."""
+"""Up to this disk use, young versions are not removed, however few bytes are live."""
 
 _LOCKED_AT_ONCE = 64
 
@@ -34,9 +35,9 @@ class Vacuumed:
     """What `Master.vacuum` has removed.
 
     Attributes:
-        versions: The versions.
-        files: How many data, index, filter and temporary files.
-        bytes: Their length in all.
+        versions: The removed versions.
+        files: The number of data, index, filter and temporary files removed.
+        bytes: Their total length.
     """
 
     versions: tuple[int, ...]
@@ -46,11 +47,11 @@ class Vacuumed:
 
 @dataclass(frozen=True)
 class Retention:
-    """Which versions stay although nobody has them open.
+    """Which versions are kept even if nobody has them open.
 
     Attributes:
-        keep: How many of the newest.
-        keep_seconds: Those younger than this.
+        keep: How many of the newest versions.
+        keep_seconds: The age below which versions are kept.
     """
 
     keep: int = 10
@@ -58,10 +59,10 @@ class Retention:
 
     def __post_init__(self) -> None:
         if not isinstance(self.keep, int) or isinstance(self.keep, bool) or self.keep < 1:
-            raise OptionError(f"keep={self.keep!r}: the newest version cannot be removed, give 1 or more")
+            raise OptionError(f"keep={self.keep!r}: the newest version cannot be removed; give 1 or more")
 
     def too_old(self, versions: Sequence[int], manifests: Mapping[int, Manifest]) -> list[int]:
-        """Those of the versions that need not stay; what has no manifest here counts as old."""
+        """Those of the versions that need not be kept; one without a manifest here counts as old."""
         youngest = time.time() - self.keep_seconds
         return [
             version
@@ -73,15 +74,15 @@ class Retention:
 
 
 def retention_of(keep: int | None, keep_for: str | timedelta | None) -> Retention | None:
-    """What a user asks for; None or False as `keep` for no upkeep at all."""
+    """The retention that a user asks for; None, for no upkeep at all, if `keep` is None or False."""
     seconds = 0.0 if keep_for is None else parse_duration("keep_for", keep_for)
     return None if keep is None or keep is False else Retention(keep, seconds)
 
 
 def vacuum(home: Home, retention: Retention, places: Iterable[str | os.PathLike[str]] = ()) -> Vacuumed:
-    """Remove versions that are neither retained nor in use, then unnamed files.
+    """Remove versions that are neither retained nor in use, then files that no version names.
 
-    In use is a version that is open, and one that the record of a micro-batch or of a change set names.
+    In use is a version that is open, or that the record of a micro-batch or of a change set names.
     """
     if isinstance(places, str | bytes | os.PathLike) or not isinstance(places, Iterable):
         raise OptionError(f"records={places!r}: give a list of directories")
@@ -99,14 +100,14 @@ def vacuum(home: Home, retention: Retention, places: Iterable[str | os.PathLike[
 
 
 def vacuum_after_commit(home: Home, retention: Retention) -> Vacuumed:
-    """As `vacuum`, and versions that are retained go too, the oldest first, if disk use is too high.
+    """Like `vacuum`, but while disk use is too high, retained versions are removed too, the oldest first.
 
-    It is too high if it is more than two times the live bytes of the newest version (4 MB if that is more)
-    and, besides, the bytes that versions in use hold. What cannot be done now is done after the next commit.
+    Too high is more than twice the live bytes of the newest version (or 4 MB, if that is more) plus the bytes
+    that versions in use hold. What fails now is done after the next commit.
     """
     removed: list[int] = []
     gone = _Bin()
-    with suppress(OSError, StorageError, CorruptionError):  # the commit stands, whatever happens here
+    with suppress(OSError, StorageError, CorruptionError):  # the commit is done, whatever fails here
         versions = home.versions()
         sizes = _sizes(home)
         in_all = sum(sizes.values()) + sum(_size(home.manifest_path(version)) for version in versions)
@@ -123,7 +124,7 @@ def vacuum_after_commit(home: Home, retention: Retention) -> Vacuumed:
 
 
 def _sizes(home: Home) -> dict[str, int]:
-    """The files of data, indexes and filters, and what is temporary, by name."""
+    """Sizes of all data, index, filter and temporary files, by name."""
     found: dict[str, int] = {}
     for directory in filter(os.path.isdir, home.file_dirs):
         for entry in os.scandir(directory):
@@ -147,16 +148,16 @@ class _Bin:
 
 
 def _refuse_missing(home: Home, manifests: Mapping[int, Manifest]) -> None:
-    """If a file is missing, others are not to be called garbage."""
+    """Raise a CorruptionError if a named file is missing: then nothing can safely be called garbage."""
     there = _sizes(home)
     for version, manifest in manifests.items():
         for name in sorted(manifest.file_names() - there.keys()):
             places = (os.path.join(directory, name) for directory in home.file_dirs)
-            # Another vacuum removes the manifest first.
+            # Another vacuum may be removing this version; it removes the manifest first.
             if not any(map(os.path.exists, places)) and os.path.exists(home.manifest_path(version)):
                 raise CorruptionError(
-                    f"{home.manifest_path(version)} names {name}, which is missing; vacuum stops: "
-                    "restore the file, or the manifest if it is not of this master"
+                    f"{home.manifest_path(version)} names {name}, which is missing, so nothing was removed: "
+                    "restore the file, or the manifest if it belongs to another master"
                 )
 
 
@@ -164,7 +165,7 @@ def _forget(home: Home) -> None:
     for own in (QueryRecords(home), BaseRecords(home)):
         own.forget()
     for records in recorded_elsewhere(home):
-        with suppress(StorageError):  # records that cannot be removed keep their versions
+        with suppress(StorageError):  # records that cannot be removed still pin their versions
             records.forget()
 
 
@@ -176,7 +177,7 @@ def _recorded(home: Home) -> set[int]:
 def _remove_versions(
     home: Home, versions: Sequence[int], read: Mapping[int, Manifest], gone: _Bin
 ) -> list[int]:
-    """Remove those of the versions that are not in use, with the files that only they name."""
+    """Remove the versions that are not in use, with the files that only they name."""
     removed: list[int] = []
     for start in range(0, len(versions), _LOCKED_AT_ONCE):
         removed += _remove_unused(home, versions[start : start + _LOCKED_AT_ONCE])
@@ -194,10 +195,11 @@ def _remove_versions(
 
 
 def _remove_unused(home: Home, versions: Sequence[int]) -> list[int]:
-    """Whoever records a version holds it open until it is recorded: so lock first, then read the records.
+    """Remove the manifests of the versions that are not in use.
 
-    The successor of a version that is open stays: its number must remain taken, or a writer who stands on
-    the open version would commit it once more.
+    A version is open until it is recorded, so its lock must be taken before the records are read. The
+    successor of an open version stays: its number must remain taken, or a writer based on the open version
+    would commit it a second time.
     """
     with ExitStack() as locks:
         unused = _lock_unused(home, versions, locks)
@@ -229,7 +231,7 @@ def _lock_unused(home: Home, versions: Sequence[int], locks: ExitStack) -> list[
 
 
 def _under_pressure(home: Home, manifests: Mapping[int, Manifest], sizes: Mapping[str, int]) -> list[int]:
-    """The versions to remove, the oldest first, until disk use is within its bounds; never the newest."""
+    """The versions to remove, oldest first and never the newest, to bring disk use within its bounds."""
     *older, newest = sorted(manifests)
     with ExitStack() as locks:
         unused = set(_lock_unused(home, older, locks))
@@ -251,7 +253,7 @@ def _under_pressure(home: Home, manifests: Mapping[int, Manifest], sizes: Mappin
 
 
 def _allowed(home: Home, newest: Manifest, held: Sequence[Manifest], sizes: Mapping[str, int]) -> int:
-    """Two times the live bytes of the newest version, and what only versions in use hold."""
+    """Twice the live bytes of the newest version, plus what only versions in use hold."""
     own = newest.file_names()
     live = sum(sizes.get(name, 0) for name in own) + _size(home.manifest_path(newest.version))
     for relation in newest.relations():
@@ -285,9 +287,9 @@ def _remove_orphans_if_nobody_writes(home: Home, gone: _Bin) -> None:
 
 
 def orphans(home: Home, named: set[str]) -> list[str]:
-    """Files that are not named; the caller holds the exclusive lock of writers.
+    """Files that no version names; the caller holds the exclusive lock of writers.
 
-    Only names that adjoin gives are among them: a first build may have been pointed at a directory in use.
+    Only files that are named as adjoin does count: the directory may have had other files before the build.
     """
     return sorted(
         entry.path

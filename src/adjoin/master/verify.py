@@ -1,4 +1,4 @@
-"""Reading a whole version and believing nothing."""
+"""Reading a whole version and trusting none of it."""
 
 import mmap
 import os
@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adjoin.errors import AdjoinError, CorruptionError
-from adjoin.keys.casts import texts_as_bytes
+from adjoin.keys.casts import strings_as_bytes
 from adjoin.keys.codec import encoded_values
 from adjoin.master import files
 from adjoin.master.data_file import DataFile, checksum_of, read_pages
@@ -23,14 +23,14 @@ from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
 
 _CHUNK_BYTES = 16 << 20
-_CURE = "restore it or open an older version"
+_CURE = "restore it from a copy, or open an older version"
 
 
 def load_index(home: Home, manifest: Manifest) -> PageIndex:
     """Read and verify the index of a version."""
-    path = _path_of(home, manifest.index)
+    path = index_path(home, manifest.index)
     with _read_as_arrow(path):
-        index = PageIndex.from_bytes(_read_verified(path, manifest.index))
+        index = PageIndex.from_bytes(read_verified(path, manifest.index))
     require_plausible(path, manifest, index)
     return index
 
@@ -40,16 +40,16 @@ def load_filter(home: Home, manifest: Manifest) -> KeyFilter | None:
     file = manifest.filter
     if file is None:
         return None
-    path = _path_of(home, file)
+    path = index_path(home, file)
     with _read_as_arrow(path):
-        return KeyFilter.from_bytes(_read_verified(path, file), file.capacity)
+        return KeyFilter.from_bytes(read_verified(path, file), file.capacity)
 
 
 class MappedIndex:
-    """Index and filter of a version, opened once for all in this process who read them.
+    """Index and filter of a version, opened once for all readers in this process.
 
-    Those that are checked are mapped: their memory is that of the system's file cache, so processes share it
-    too. What lies there is verified whenever it is used.
+    The checked ones are memory-mapped, so processes share their memory through the system's page cache. Their
+    contents are verified on every use.
     """
 
     def __init__(self, home: Home, manifest: Manifest) -> None:
@@ -66,9 +66,9 @@ class MappedIndex:
 
     @cached_property
     def checked_index(self) -> CheckedIndex:
-        mapped = _Mapped(_path_of(self._home, self._manifest.index), self._manifest.index)
+        mapped = _MappedIndexFile(index_path(self._home, self._manifest.index), self._manifest.index)
         with _read_as_arrow(mapped.path):
-            index = CheckedIndex(mapped.bytes, mapped.check, mapped.damage)
+            index = CheckedIndex(mapped)
         require_plausible(mapped.path, self._manifest, index)
         return index
 
@@ -77,19 +77,19 @@ class MappedIndex:
         file = self._manifest.filter
         if file is None:
             return None
-        mapped = _Mapped(_path_of(self._home, file), file)
+        mapped = _MappedIndexFile(index_path(self._home, file), file)
         with _read_as_arrow(mapped.path):
-            return CheckedFilter(mapped.bytes, mapped.check, mapped.damage)
+            return CheckedFilter(mapped)
 
 
-class _Mapped:
-    """A file, mapped, and verified as a whole."""
+class _MappedIndexFile:
+    """A memory-mapped file, verified as a whole when it is opened."""
 
     def __init__(self, path: str, file: IndexFile) -> None:
         self.path = path
         descriptor = files.open_to_read(path)
         try:
-            # Copied if somebody wrote to it, which nobody does; kernels want arrays that could be written.
+            # Copy-on-write, because kernels are compiled for writable arrays; nothing ever writes to it.
             self._mapping = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
         except ValueError as error:
             raise CorruptionError(f"{path} is empty; {_CURE}") from error
@@ -101,11 +101,11 @@ class _Mapped:
         self.bytes: NDArray[np.uint8] = np.frombuffer(self._mapping, np.uint8)
 
     def check(self) -> None:
-        """Raise an error if the file has become shorter."""
+        """Raise a CorruptionError if the file has become shorter."""
         size = self._mapping.size()
         if size < len(self.bytes):
             raise CorruptionError(
-                f"{self.path} is cut off: {size} bytes are left of {len(self.bytes)}; {_CURE}"
+                f"{self.path} is truncated: {size} of {len(self.bytes)} bytes are left; {_CURE}"
             )
 
     def damage(self, where: str) -> CorruptionError:
@@ -114,7 +114,7 @@ class _Mapped:
 
 @contextmanager
 def _read_as_arrow(path: str) -> Iterator[None]:
-    """Say which file it is that Arrow cannot read."""
+    """Report what Arrow cannot read as damage to this file."""
     try:
         yield
     except (pa.ArrowException, KeyError, ValueError, AttributeError, OSError) as error:
@@ -124,16 +124,16 @@ def _read_as_arrow(path: str) -> Iterator[None]:
 
 
 def require_plausible(path: str, manifest: Manifest, index: PageIndex | CheckedIndex) -> None:
-    """Raise CorruptionError unless every page has rows and lies inside of a file, in the order of keys."""
+    """Raise CorruptionError unless pages are in key order and each has rows and lies within its file."""
     fault = _fault_of(manifest, len(index), index.parts())
     if fault:
-        raise CorruptionError(f"{path}: {fault}; the index contradicts itself")
+        raise CorruptionError(f"{path}: the index is inconsistent: {fault}; {_CURE}")
 
 
 def _fault_of(manifest: Manifest, pages: int, parts: Iterator[PageIndex]) -> str:
-    """What cannot be, of entries in the order of keys, else nothing."""
+    """What is wrong with the entries of an index; empty if nothing is."""
     if pages != manifest.pages:
-        return f"{pages} pages, the manifest says {manifest.pages}"
+        return f"it has {pages} pages, but the manifest says {manifest.pages}"
     ends = [(file.bytes - file.footer_bytes) // BLOCK_BYTES for file in manifest.files]
     end_blocks = np.array(ends, np.int64)
     rows, before = 0, np.iinfo(np.int64).min
@@ -141,18 +141,18 @@ def _fault_of(manifest: Manifest, pages: int, parts: Iterator[PageIndex]) -> str
         if part.fault():
             return part.fault()
         if before > part.first[:1].min(initial=np.iinfo(np.int64).max):
-            return "pages are not in the order of keys"
+            return "pages are not in key order"
         if part.file.max(initial=-1) >= len(end_blocks):
-            return "a page lies in no file of the manifest"
+            return "a page lies in a file that the manifest does not name"
         if (part.block.astype(np.int64) + part.blocks > end_blocks[part.file]).any():
-            return "a page ends behind its file"
+            return "a page ends beyond its file"
         rows += int(part.rows.sum(dtype=np.int64))
         before = int(part.last[-1:].max(initial=before))
-    return "" if rows == manifest.rows else f"{rows} rows, the manifest says {manifest.rows}"
+    return "" if rows == manifest.rows else f"it has {rows} rows, but the manifest says {manifest.rows}"
 
 
 def verify(home: Home, version: int) -> None:
-    """Raise CorruptionError unless everything the version names is as it was written."""
+    """Raise CorruptionError unless everything that the version names is as it was written."""
     manifest = home.read_manifest(version)
     _verify_relation(home, manifest)
     if manifest.latest is not None:
@@ -162,17 +162,19 @@ def verify(home: Home, version: int) -> None:
 def _verify_relation(home: Home, manifest: Manifest) -> None:
     index = load_index(home, manifest)
     key_filter = load_filter(home, manifest)
-    _verify_index(_path_of(home, manifest.index), manifest, index)
+    _verify_index(index_path(home, manifest.index), manifest, index)
     for file in manifest.files:
         file.verify_envelope()
     _Pages(home, manifest, index, key_filter).verify()
 
 
-def _path_of(home: Home, file: IndexFile) -> str:
+def index_path(home: Home, file: IndexFile) -> str:
+    """The path of an index or filter file."""
     return os.path.join(home.index_dir, file.name)
 
 
-def _read_verified(path: str, file: IndexFile) -> bytearray:
+def read_verified(path: str, file: IndexFile) -> bytearray:
+    """Read an index or filter file; CorruptionError if its checksum differs."""
     data = files.read_file(path)
     _verify_checksum(path, file, data)
     return data
@@ -188,7 +190,7 @@ def _verify_index(path: str, manifest: Manifest, index: PageIndex) -> None:
         for ordinal, file in enumerate(manifest.files):
             _check_places(file, index.take(index.file == ordinal))
     except AssertionError as error:
-        raise CorruptionError(f"{path}: {error}; the index contradicts itself") from error
+        raise CorruptionError(f"{path}: the index is inconsistent: {error}; {_CURE}") from error
 
 
 def _check_places(file: DataFile, pages: PageIndex) -> None:
@@ -210,13 +212,13 @@ class _Pages:
         self._manifest = manifest
         self._index = index
         self._filter = key_filter
-        # Not every text of Spark is UTF-8, and bytes that are as they were written are sound.
-        self._stored = manifest.stored.with_types(texts_as_bytes)
+        # Spark allows strings that are not UTF-8, and bytes that are as they were written are not damaged.
+        self._stored = manifest.stored.with_types(strings_as_bytes)
 
     def verify(self) -> None:
         ends = np.cumsum(self._index.blocks, dtype=np.int64) * BLOCK_BYTES
-        portions = np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // _CHUNK_BYTES)) + 1)
-        for pages in portions:
+        chunks = np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // _CHUNK_BYTES)) + 1)
+        for pages in chunks:
             if len(pages):
                 self._verify_pages(pages)
 
@@ -226,19 +228,15 @@ class _Pages:
             table.validate(full=True)
         except pa.ArrowInvalid as error:
             where = self._where(int(pages[0]))
-            raise CorruptionError(f"{where}: pages from here are not valid Arrow: {error}") from error
+            raise CorruptionError(f"{where}: pages from here on are not valid Arrow: {error}") from error
         column = table.column(self._manifest.key_column)
         rows = np.array([len(chunk) for chunk in column.chunks], np.int64)
-        self._require(pages, rows == self._index.rows[pages], "has not the rows that the index says")
+        self._require(pages, rows == self._index.rows[pages], "does not have as many rows as the index says")
         keys = encoded_values(column)
         starts = np.cumsum(rows) - rows
         firsts, lasts = keys[starts], keys[starts + rows - 1]
-        self._require(
-            pages, firsts == self._index.first[pages], "does not begin with the key that the index says"
-        )
-        self._require(
-            pages, lasts == self._index.last[pages], "does not end with the key that the index says"
-        )
+        self._require(pages, firsts == self._index.first[pages], "does not begin with the key in the index")
+        self._require(pages, lasts == self._index.last[pages], "does not end with the key in the index")
         page_of = np.repeat(np.arange(len(pages)), rows)
         self._require_rows(pages, page_of[1:], keys[:-1] <= keys[1:], "is not sorted")
         self._verify_keys(pages, page_of, table, keys)
@@ -255,7 +253,7 @@ class _Pages:
             found = self._filter.contains(keys)
             if not found.all():
                 path = os.path.join(self._home.index_dir, self._manifest.filter.name)
-                raise CorruptionError(f"{path}: the filter lacks {int((~found).sum())} keys; build it again")
+                raise CorruptionError(f"{path}: the filter lacks {int((~found).sum())} keys; {_CURE}")
 
     def _require_rows(
         self, pages: NDArray[np.int64], page_of: NDArray[np.int64], good: NDArray[np.bool_], fault: str

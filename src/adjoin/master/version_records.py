@@ -1,11 +1,11 @@
 """Which version of the master each micro-batch of each streaming query sees.
 
-The first task of a micro-batch decides, and a record says so from then on: to its other tasks, on any
-host, and to every replay. A record has its name only when it is whole, and `version_for` returns only
-what a power cut does not take back.
+The first task of a micro-batch decides and writes a record. Its other tasks, on any host, and every replay
+read that record. A record gets its name only when it is complete, and `version_for` returns only what
+survives a power cut.
 
-Records are in the master's directory, or in another one (`records=`) for readers that cannot write
-there. The master has a list of these places, so that `vacuum` finds the records wherever they are.
+Records lie in the master's directory, or in another one (`records=`) for readers that cannot write
+there. The master lists these directories, so that `vacuum` finds the records wherever they are.
 """
 
 import errno
@@ -30,7 +30,7 @@ from adjoin.errors import (
     VersionNotFoundError,
 )
 from adjoin.master import files
-from adjoin.master.data_file import checksum_of
+from adjoin.master.checksummed import with_checksum, without_checksum
 from adjoin.master.evolve import refuse_other
 from adjoin.master.versions import Home
 
@@ -52,15 +52,15 @@ _NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQ
 class VersionRecords:
     """Records of one master: `<root>/<owner>/<number>.json`, each with the version that was decided on.
 
-    How it works: a record is written aside and linked to its name, so of several tasks one wins. Its
-    version is pinned until the record stands, and `vacuum` reads the records only when it has locked what
-    it wants to remove. A record with two names is one whose task has not said yet that it is durable;
-    whoever reads it sees to that first.
+    How it works: a record is written to a temporary file and then linked to its name, so that one of several
+    tasks wins. Its version is locked until the record is in place, and `vacuum` reads the records only after
+    locking what it is about to remove. A record with two names is not known to be durable yet; whoever
+    reads it makes it durable first.
 
     Args:
         home: The master's directory.
         root: The directory of the records.
-        master: The id of the master that must be there; None if that does not matter.
+        master: The id of the master that must be there; None for any.
     """
 
     def __init__(self, home: Home, root: str, master: str | None = None) -> None:
@@ -69,16 +69,16 @@ class VersionRecords:
         self._master = master
 
     def path_of(self, owner: str, number: int) -> str:
-        """The record of this number."""
+        """The path of the record with this number."""
         return f"{self._root}/{owner}/{number:020d}.json"
 
     def decide(self, owner: str, number: int, what: str) -> int:
-        """The version that is recorded, else the newest, which is recorded.
+        """The recorded version, or else the newest one, recording it.
 
         Args:
             owner: A UUID.
-            number: Of a micro-batch, or of a change set.
-            what: What to call it when its version is gone.
+            number: The number of a micro-batch or change set.
+            what: How errors refer to it.
         """
         path = self.path_of(owner, number)
         for _ in range(_ATTEMPTS):
@@ -87,14 +87,14 @@ class VersionRecords:
                 self._refuse_missing(path, version, what)
                 return version
             self._record(path, owner, number, self._find_elsewhere(owner, number))
-        raise StorageError(f"{path} can be neither made nor read; remove what is there and try again")
+        raise StorageError(f"{path} can be neither created nor read; remove what is there and try again")
 
     def find(self, owner: str, number: int) -> int | None:
-        """The version that is recorded, if there is a record."""
+        """The recorded version, if there is a record."""
         return self._read(self.path_of(owner, number), is_used=True)
 
     def _find_elsewhere(self, owner: str, number: int) -> int | None:  # noqa: ARG002 (for subclasses)
-        """The version that is recorded in another place."""
+        """The version that is recorded in another directory."""
         return None
 
     def pinned(self) -> set[int]:
@@ -108,7 +108,7 @@ class VersionRecords:
         return {version for version in versions if version is not None}
 
     def forget(self) -> None:
-        """Drop queries that had no micro-batch for 30 days, and what crashes have left; `vacuum` calls it."""
+        """Remove records of queries without a micro-batch for 30 days, and files that crashes have left."""
         oldest = time.time() - FORGOTTEN_AFTER_DAYS * _DAY_SECONDS
         for directory in self._directories():
             names = [f"{directory}/{name}" for name in _names(directory)]
@@ -127,7 +127,7 @@ class VersionRecords:
         return [f"{self._root}/{name}" for name in _names(self._root) if _QUERY_ID.fullmatch(name)]
 
     def _read(self, path: str, *, is_used: bool = False) -> int | None:
-        """What the record says, or None if it is not there."""
+        """The version in the record, or None if there is none."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -148,7 +148,7 @@ class VersionRecords:
         return _version_of(path, data, self._master)
 
     def _record(self, path: str, owner: str, number: int, version: int | None) -> None:
-        """Record this version, or the newest, unless another task is first."""
+        """Record this version, or the newest, unless another task is faster."""
         version, pin = self._home.lock(version)
         directory = os.path.dirname(path)
         temporary = f"{directory}/{uuid.uuid4().hex}.tmp"
@@ -165,7 +165,7 @@ class VersionRecords:
             try:
                 files.make_dir_durably(os.path.dirname(self._root))
                 files.make_dir(directory)
-                files.write_file(temporary, _to_bytes(saved))
+                files.write_file(temporary, with_checksum(json.dumps(saved).encode()))
                 files.link(temporary, path)
             except BaseException as error:
                 files.discard(temporary)
@@ -177,7 +177,7 @@ class VersionRecords:
         files.discard(temporary)
 
     def _sync(self, directory: str, others: list[str] | None = None) -> None:
-        """Make the names of records durable; with the first one also those of the directories."""
+        """Make the names of records durable, and with the first record those of the directories."""
         files.sync_dir(directory)
         if not others:
             files.sync_dir(self._root)
@@ -185,7 +185,7 @@ class VersionRecords:
 
     @staticmethod
     def _tidy(directory: str, number: int) -> None:
-        """Spark replays the newest micro-batch only: with a new record, all but the one before may go."""
+        """Spark replays only the newest micro-batch, so a new record replaces all but the one before it."""
         for name in _records_before(directory, number)[:-1]:
             files.discard(f"{directory}/{name}")
         _remove_temporaries(directory)
@@ -194,8 +194,8 @@ class VersionRecords:
         manifest = self._home.manifest_path(version)
         if not os.path.exists(manifest):
             raise VersionNotFoundError(
-                f"version {version} of {self._home.path} is gone, and {what} began with it: restore "
-                f"{manifest} and the files it names, or, if it may see another version when it is repeated, "
+                f"{what} was started with version {version} of {self._home.path}, which is gone: restore "
+                f"{manifest} and the files it names, or, if a repetition may see another version, "
                 f"remove {path}"
             )
 
@@ -205,8 +205,8 @@ class QueryRecords(VersionRecords):
 
     Args:
         home: The master.
-        place: The directory for records, None for the master's own. One place serves any number of masters.
-        master: The id of the master that must be there; None if that does not matter.
+        place: The directory for records, None for the master's own. It can serve any number of masters.
+        master: The id of the master that must be there; None for any.
     """
 
     def __init__(
@@ -220,31 +220,31 @@ class QueryRecords(VersionRecords):
         super().__init__(home, _root_of(home, self._place, master), master)
 
     def version_for(self, query_id: str, batch_id: int) -> int:
-        """The version that this micro-batch sees: as recorded, else the newest, which is recorded.
+        """The version that this micro-batch sees: the recorded one, or else the newest, recording it.
 
         Raises:
-            VersionNotFoundError: The version that the record names is gone.
+            VersionNotFoundError: The recorded version is gone.
             MasterNotFoundError: There is no master.
             CorruptionError: The record is damaged.
             StorageError: The record cannot be written.
-            MasterReplacedError: The record, or what is at the path now, is of another master.
+            MasterReplacedError: The record, or the path by now, belongs to another master.
         """
         if not isinstance(batch_id, int) or isinstance(batch_id, bool) or not 0 <= batch_id < 1 << 63:
             raise OptionError(f"batch_id={batch_id!r}: give the number of a micro-batch, 0 or more")
-        self.directory(query_id)  # refuses what is no id
+        self.directory(query_id)  # raises if this is not a query id
         with self._cure():
             version = self.decide(query_id, batch_id, f"batch {batch_id} of query {query_id}")
         self.begin(query_id)
         return version
 
     def directory(self, query_id: str) -> str:
-        """Where the records of this query are, and the mark that it has ended."""
+        """The directory of this query's records, and of the mark that it has ended."""
         if not isinstance(query_id, str) or not _QUERY_ID.fullmatch(query_id):
             raise OptionError(f"query_id={query_id!r}: give the id of a streaming query, a UUID")
         return f"{self._root}/{query_id}"
 
     def begin(self, query_id: str) -> str:
-        """The query runs: it has a directory, and no mark that it has ended; returns the directory."""
+        """Mark the query as running: make its directory, remove its end mark; returns the directory."""
         directory = self.directory(query_id)
         with self._cure():
             if not os.path.isdir(directory):
@@ -254,7 +254,7 @@ class QueryRecords(VersionRecords):
         return directory
 
     def end(self, query_id: str) -> None:
-        """Mark the query as ended, until it begins again; one that never began needs no mark."""
+        """Mark the query as ended, until it begins again; does nothing if it never began."""
         path = f"{self.directory(query_id)}/{ENDED}"
         try:
             files.make_lock_file(path)
@@ -266,12 +266,12 @@ class QueryRecords(VersionRecords):
         return os.path.exists(f"{self.directory(query_id)}/{ENDED}")
 
     def _find_elsewhere(self, owner: str, number: int) -> int | None:
-        """A query may have been given another place since its last micro-batch, which is repeated."""
+        """The query may have been given another directory since the micro-batch that it repeats."""
         if self._place is not None:
-            with suppress(StorageError):  # readers may be unable to write to the master
+            with suppress(StorageError):  # the master may be read-only for this query
                 register(self._home, self._place)
         for place in {None, *places(self._home)} - {self._place}:
-            with suppress(StorageError):  # places of other queries may be closed to this one
+            with suppress(StorageError):  # directories of other queries may not be readable for this one
                 other = QueryRecords(self._home, place, self._master)
                 version = other._read(other.path_of(owner, number))
                 if version is not None:
@@ -280,7 +280,7 @@ class QueryRecords(VersionRecords):
 
     @contextmanager
     def _cure(self) -> Iterator[None]:
-        """Name the way out where the master cannot be written."""
+        """Suggest `records=` if the master cannot be written."""
         try:
             yield
         except StorageError as error:
@@ -289,13 +289,13 @@ class QueryRecords(VersionRecords):
             if not refused or self._place is not None or "records=" in str(error):
                 raise
             raise StorageError(
-                f"{error}; or give enrich(..., records=PATH) a directory that can be written, in which the "
-                "query records which version each micro-batch sees"
+                f"{error}; or give a writable directory as enrich(..., records=PATH), where the query can "
+                "record which version each micro-batch sees"
             ) from cause
 
 
 def _root_of(home: Home, place: str | None, master: str | None) -> str:
-    """A place has a directory for each master, named by its identity: paths may differ from host to host."""
+    """A place has a directory for each master, named by its id: its path may differ between hosts."""
     if place is None:
         return os.path.join(home.path, "queries")
     if master is not None:
@@ -310,7 +310,7 @@ def _digest(path: str) -> str:
 
 
 def register(home: Home, place: str | os.PathLike[str]) -> None:
-    """Let `vacuum` know that queries keep records of this master in another place.
+    """Let `vacuum` know that queries keep records of this master in another directory.
 
     Raises:
         StorageError: The master cannot be written.
@@ -326,8 +326,9 @@ def register(home: Home, place: str | os.PathLike[str]) -> None:
     files.make_dir(directory)
     files.make_dir(home.tmp_dir)
     temporary = home.temporary(".json")
+    entry = json.dumps({"format": _FORMAT, "place": place}).encode()
     try:
-        files.write_file(temporary, _to_bytes({"format": _FORMAT, "place": place}))
+        files.write_file(temporary, with_checksum(entry))
         with suppress(FileExistsError):
             files.link(temporary, path)
         files.sync_dir(directory)
@@ -337,7 +338,7 @@ def register(home: Home, place: str | os.PathLike[str]) -> None:
 
 
 def places(home: Home) -> list[str]:
-    """The registered places, except for those that are gone and whose last query began 30 days ago.
+    """The registered directories, except for missing ones whose last query began over 30 days ago.
 
     Raises:
         CorruptionError: An entry of the list is damaged.
@@ -354,42 +355,37 @@ def places(home: Home) -> list[str]:
 
 
 def recorded_elsewhere(home: Home) -> list[QueryRecords]:
-    """The records of all registered places; `vacuum` reads them.
+    """The records in all registered directories; `vacuum` reads them.
 
     Raises:
-        StorageError: A place is not there, perhaps not mounted: nobody knows what its queries need.
+        StorageError: A directory is missing, perhaps not mounted: what its queries need is unknown.
     """
     every = places(home)
     for place in every:
         if not os.path.isdir(place):
             entry = os.path.join(home.path, _PLACES_FOLDER, f"{_digest(place)}.json")
             raise StorageError(
-                f"{place}, where queries keep records of {home.path}, is not there, so it is not known which "
-                f"versions they need: mount or restore it, or, if these queries are over, remove {entry}"
+                f"{place}, where queries keep records of {home.path}, is missing, so the versions they need "
+                f"are unknown: mount or restore it, or, if these queries have ended, remove {entry}"
             )
     return [QueryRecords(home, place) for place in every]
 
 
-def _to_bytes(saved: dict[str, Any]) -> bytes:
-    body = json.dumps(saved).encode()
-    return f"{checksum_of(body):016x}\n".encode() + body
-
-
 def _checked(path: str, data: bytes) -> dict[str, Any]:
-    first, _, body = data.partition(b"\n")
-    if not body or f"{checksum_of(body):016x}".encode() != first:
+    body = without_checksum(data)
+    if body is None:
         raise CorruptionError(
-            f"{path} is damaged (checksum differs): restore it from a copy, or, if the micro-batch may see "
-            "another version when it is repeated, remove it"
+            f"{path} is damaged (checksum differs): restore it from a copy, or, if a repetition of the "
+            "micro-batch may see another version, remove it"
         )
     try:
         saved: dict[str, Any] = json.loads(body)
         is_newer = saved["format"] > _FORMAT
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise CorruptionError(f"{path} is not what adjoin writes ({error}); remove it") from error
+        raise CorruptionError(f"{path} was not written by adjoin ({error}); remove it") from error
     if is_newer:
         raise SchemaError(
-            f"{path} has format {saved['format']}, this adjoin reads {_FORMAT}: use a newer adjoin"
+            f"{path} has format {saved['format']}, but this adjoin reads format {_FORMAT}: use a newer adjoin"
         )
     return saved
 
@@ -399,23 +395,24 @@ def _version_of(path: str, data: bytes, master: str | None) -> int:
     written = {"query": str, "batch": int, "version": int}
     for name, type_ in written.items():
         if not isinstance(saved.get(name), type_):
-            raise CorruptionError(f"{path} is not what adjoin writes ({name}={saved.get(name)!r}); remove it")
+            raise CorruptionError(f"{path} was not written by adjoin ({name}={saved.get(name)!r}); remove it")
     if f"{saved['query']}/{saved['batch']:020d}.json" != path[-len(saved["query"]) - 26 :]:
         raise CorruptionError(
-            f"{path} is the record of batch {saved['batch']} of query {saved['query']}; remove it"
+            f"{path} is under the wrong name: it is the record of batch {saved['batch']} of query "
+            f"{saved['query']}; remove it"
         )
     recorded = saved.get("master")  # records of the first format lack it
     if None not in (master, recorded) and recorded != master:
         raise MasterReplacedError(
-            f"batch {saved['batch']} of query {saved['query']} began with the master {recorded}, and the "
-            f"query reads the master {master} now: restore the other one, or, if the batch may see another "
-            f"master when it is repeated, remove {path}"
+            f"batch {saved['batch']} of query {saved['query']} was started with the master {recorded}, but "
+            f"the query now reads the master {master}: restore the former, or, if a repetition may see "
+            f"another master, remove {path}"
         )
     return int(saved["version"])
 
 
 def _is_gone(error: BaseException) -> bool:
-    """Whether `vacuum` has just removed the directory, because the query looked forgotten."""
+    """Whether `vacuum` has just removed the directory, because the query had been idle for so long."""
     return isinstance(error, StorageError) and isinstance(error.__cause__, FileNotFoundError)
 
 
@@ -429,12 +426,12 @@ def _names(directory: str) -> list[str]:
 
 
 def _records_before(directory: str, batch_id: int) -> list[str]:
-    """Oldest first."""
+    """Names of the records of earlier micro-batches, oldest first."""
     return [name for name in _names(directory) if _RECORD_NAME.fullmatch(name) and int(name[:20]) < batch_id]
 
 
 def _remove_temporaries(directory: str) -> None:
-    """Those that a crash has left: a living task needs its own for milliseconds."""
+    """Remove temporary files that a crash has left: a running task needs its own only for milliseconds."""
     for name in _names(directory):
         path = f"{directory}/{name}"
         if _TEMPORARY_NAME.fullmatch(name) and _changed_at(path) < time.time() - _DAY_SECONDS:
@@ -442,7 +439,7 @@ def _remove_temporaries(directory: str) -> None:
 
 
 def _last_used(path: str) -> float:
-    """When the record was written or touched; one that has just been removed is in use by somebody."""
+    """When the record was written or touched; one that has just been removed counts as in use."""
     return _changed_at(path) or time.time()
 
 
@@ -454,7 +451,7 @@ def _changed_at(path: str) -> float:
 
 
 def _touch(descriptor: int, path: str) -> bool:
-    """Say that the record is in use, so that `vacuum` does not forget it; False if it just did."""
+    """Mark the record as in use, so that `vacuum` does not remove it; False if it just did."""
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     files.change("touch", path, lambda: os.utime(descriptor))
     return os.fstat(descriptor).st_nlink > 0

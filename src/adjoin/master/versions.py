@@ -1,7 +1,7 @@
-"""Versions on disk: where files lie, which versions there are, commit, and pins.
+"""Versions on disk: where files lie, which versions exist, and how they are committed and locked.
 
-A version exists from the moment its manifest has its name; everything it names is durable before.
-An open master holds a shared lock on its manifest (the pin), a writer one on `writers.lock`.
+A version exists from the moment its manifest has its name; everything that it names is durable by then.
+An open master holds a shared lock on its manifest (the pin), and a writer holds one on `writers.lock`.
 """
 
 import os
@@ -40,7 +40,7 @@ class Home:
         self.lock_path = os.path.join(self.path, "writers.lock")
 
     def create(self) -> None:
-        """Make the directories, durable with all their parents that are new."""
+        """Make the directories durably, with all missing parents."""
         files.make_dir_durably(self.path)
         for directory in (self.versions_dir, *self.file_dirs):
             files.make_dir(directory)
@@ -63,7 +63,7 @@ class Home:
     def newest(self) -> int:
         versions = self.versions()
         if not versions:
-            raise MasterNotFoundError(f"there is no master at {self.path}; make one with Master.build")
+            raise MasterNotFoundError(f"there is no master at {self.path}; build one with Master.build")
         return versions[-1]
 
     def pin(self, version: int | None = None) -> Pinned:
@@ -72,7 +72,7 @@ class Home:
         return Pinned(self._read_pinned(lock, chosen), lock)
 
     def lock(self, version: int | None = None) -> tuple[int, Lock]:
-        """Keep a version, or the newest, from being vacuumed; which one that is."""
+        """Lock a version, or the newest, so that it is not vacuumed; returns its number and the lock."""
         version = None if version is None else whole_number("version", version, 0)
         while True:
             chosen = self.newest() if version is None else version
@@ -99,14 +99,16 @@ class Home:
         path = self.manifest_path(version)
         manifest = Manifest.from_bytes(path, files.read_file(path), self.data_dir)
         if manifest.version != version:
-            raise CorruptionError(f"{path} is the manifest of version {manifest.version}; restore the file")
+            raise CorruptionError(
+                f"{path} is the manifest of version {manifest.version}; restore the file from a copy"
+            )
         return manifest
 
     def read_manifests(self, versions: Sequence[int], *, damaged_too: bool = True) -> dict[int, Manifest]:
-        """The manifests of these versions, except for those that are removed meanwhile.
+        """The manifests of these versions, without those that are removed in the meantime.
 
         Raises:
-            CorruptionError: One is damaged, unless such ones are to be left out.
+            CorruptionError: One is damaged; without `damaged_too` it is left out instead.
         """
         found: dict[int, Manifest] = {}
         for version in versions:
@@ -118,20 +120,20 @@ class Home:
         return found
 
     def named_files(self, first: int = 0) -> set[str]:
-        """Names of the files that versions from the first on need."""
+        """Names of the files that versions need, from version `first` on."""
         while True:
             versions = [version for version in self.versions() if version >= first]
             found = self.read_manifests(versions)
-            # If one was removed since they were listed, one that shares its files may have come.
+            # If a version was removed since they were listed, one that shares its files may have been added.
             if len(found) == len(versions):
                 return set().union(*(manifest.file_names() for manifest in found.values()))
 
     def lock_writers(self) -> Lock:
-        """Held by a writer while it writes, so that `vacuum` does not take its files for garbage."""
+        """Take the lock that a writer holds so that `vacuum` does not take its new files for garbage."""
         files.make_lock_file(self.lock_path)
         lock = files.lock_file(self.lock_path)
         if lock is None:
-            raise MasterNotFoundError(f"{self.path} was removed while it was being written")
+            raise MasterNotFoundError(f"{self.path} was removed while it was being written; build it again")
         try:
             self._make_missing_dirs()
         except BaseException:
@@ -140,7 +142,7 @@ class Home:
         return lock
 
     def _make_missing_dirs(self) -> None:
-        """Tools that copy only files leave out directories that are empty."""
+        """Restore empty directories, which tools that copy only files leave out."""
         missing = [directory for directory in self.file_dirs if not os.path.isdir(directory)]
         for directory in missing:
             files.make_dir(directory)
@@ -148,7 +150,7 @@ class Home:
             files.sync_dir(self.path)
 
     def commit(self, manifest: Manifest) -> None:
-        """Make the version visible, all of it or nothing; ConflictError if another was first."""
+        """Make the version visible atomically; ConflictError if another writer was faster."""
         temporary = self.temporary(".json")
         try:
             files.write_file(temporary, manifest.to_bytes())
@@ -156,16 +158,16 @@ class Home:
             files.sync_dir(self.versions_dir)
         except FileExistsError as error:
             raise ConflictError(
-                f"another writer has committed version {manifest.version} of {self.path} first; "
-                "open the master again and apply the changes to it"
+                f"another writer committed version {manifest.version} of {self.path} first; "
+                "open the master again and repeat the change"
             ) from error
         finally:
             files.discard(temporary)
 
     def discard_unless_committed(self, version: int, paths: Sequence[str]) -> None:
-        """Remove new files, except those that are named by a version from this one on.
+        """Remove new files, except those that this version or a later one names.
 
-        Whatever went wrong, the version may be committed.
+        Even after an error, the version may have been committed.
         """
         named = self.named_files(version)
         for path in paths:
@@ -173,7 +175,7 @@ class Home:
                 files.discard(path)
 
     def write_index_file(self, data: Bytes, created: list[str]) -> str:
-        """Write an index or filter file under a new name, which is durable after `sync_dir`."""
+        """Write an index or filter file under a new name; the name is durable after `sync_dir`."""
         name = files.new_name(".arrow")
         created.append(os.path.join(self.index_dir, name))
         files.write_file(created[-1], data)
@@ -183,7 +185,7 @@ class Home:
         return os.path.join(self.tmp_dir, files.new_name(suffix, marker))
 
     def marked(self, marker: str) -> list[str]:
-        """Files whose names begin with the marker, whichever process has made them."""
+        """Files whose names begin with the marker, whichever process created them."""
         return [
             os.path.join(directory, name)
             for directory in filter(os.path.isdir, self.file_dirs)

@@ -1,1 +1,1 @@
-"""Bytes with a budget: the arena, the files it is mapped from, and the columns of pages that lie in it."""
+"""Memory within a budget: the arena, the file it may be mapped from, and the columns of pages in it."""

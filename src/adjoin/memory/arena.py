@@ -1,4 +1,4 @@
-"""Room for pages: a landing for those being read, and slots for those that stay."""
+"""Memory for pages: a landing area for those being read, and slots for those that are kept."""
 
 import numpy as np
 
@@ -9,34 +9,34 @@ from adjoin.memory.page_memory import BLOCK_BYTES, PageMemory
 __all__ = ["BLOCK_BYTES", "Arena"]
 
 _STEP_BYTES = 1 << 20
-"""Memory is reserved by so much at a time."""
+"""Memory is reserved in steps of this size."""
 
 
 class Arena:
-    """Slots of one size for pages, in one mapping.
+    """Equal slots for pages, in one mapping.
 
     ```
     | scratch | oversize | landing ......... | slot | slot | slot | ...   not in use   |
-                           pages being read    pages that stay     ^ capacity
+                           pages being read    pages that are kept ^ capacity
     ```
 
-    The slots in use are always the first ones: when the arena shrinks, pages of the last slots move
-    to free ones before them, and the memory behind goes back to the system. Slots are numbered
-    through, the landing first; the oversize region, for a page larger than a slot, counts as the
-    last slot.
+    The slots in use are always the first ones: when the arena shrinks, pages in the last slots move
+    to free slots before them, and the memory behind returns to the system. Slots are numbered
+    consecutively, the landing area first; the oversize region, for a page larger than a slot, counts as
+    the last slot.
 
     Args:
-        landing: Slots of the landing.
-        slots: The most slots for pages that stay; whole grains of them are used.
-        slot_bytes: Size of a slot, whole blocks.
+        landing: Number of slots in the landing area.
+        slots: The most slots for pages that are kept, rounded down to whole grains.
+        slot_bytes: Size of a slot, a multiple of the block size.
         oversize_bytes: Size of the region for the largest page, 0 if all pages fit a slot.
-        scratch_bytes: Size of the region for bytes that nobody wants.
+        scratch_bytes: Size of the region for bytes that are read but not wanted.
         memory: Where the slots lie; private memory by default.
 
     Attributes:
-        grain: Slots by which the arena grows and shrinks.
+        grain: The number of slots by which the arena grows and shrinks.
         slot_base: Where each slot begins.
-        rooms: Bytes of a slot, and of the oversize region.
+        rooms: Size of a slot, and of the oversize region.
     """
 
     bookkeeping_bytes = 12
@@ -69,13 +69,13 @@ class Arena:
         self.free_slots = 0
 
     def resume(self, capacity: int, free_slots: int) -> None:
-        """Go on with slots as they were left in the memory."""
+        """Continue with the slots as the previous user left them in the memory."""
         self.capacity = capacity
         self.free_slots = free_slots
 
     @property
     def all_slots(self) -> int:
-        """Landing, slots, and the oversize region."""
+        """Number of slots, with the landing area and the oversize region."""
         return self.landing + self.slots + 1
 
     def view(self, width: int) -> Array:
@@ -85,7 +85,7 @@ class Arena:
         """Claim free slots.
 
         Raises:
-            ArenaError: There is no memory for them.
+            ArenaError: There is no room for them in the file system.
         """
         assert count <= self.free_slots
         chosen = self._free[self.free_slots - count : self.free_slots].copy()
@@ -97,24 +97,24 @@ class Arena:
         return chosen
 
     def free(self, slots: Array) -> None:
-        """Slots that hold no page any more."""
+        """Release slots whose pages are gone."""
         self._free[self.free_slots : self.free_slots + len(slots)] = slots
         self.free_slots += len(slots)
 
     def grow(self, count: int) -> None:
-        """Put up to `count` more slots to use, in whole grains."""
+        """Bring up to `count` more slots into use, in whole grains."""
         count = min(count, self.slots - self.capacity)
         count -= count % self.grain
         first = self.landing + self.capacity
-        # The last is taken first: those in front are used before memory behind them is.
+        # Slots are taken from the end of the list: the first ones are used before memory behind them is.
         self.free(np.arange(first, first + count, dtype=np.int32)[::-1])
         self.capacity += count
 
     def shrink(self, count: int) -> tuple[Array, Array]:
-        """Give the memory of the last `count` slots back; so many must be free.
+        """Return the memory of the last `count` slots to the system; at least that many must be free.
 
         Returns:
-            From which slots pages moved, and to which.
+            The slots that pages moved from, and the slots they moved to.
         """
         assert count <= self.free_slots
         self.capacity -= count
@@ -132,7 +132,7 @@ class Arena:
         return source, target
 
     def close(self) -> None:
-        """Let go of the memory; no page can be read from the arena afterwards."""
+        """Release the memory; no page can be read from the arena afterwards."""
         self.memory.drop()
         if self.memory.outlives:
             self.bytes = self.bytes[:0].copy()
@@ -146,5 +146,5 @@ class Arena:
         assert 0 <= self.free_slots <= self.capacity <= self.slots
 
     def _begin_of(self, slot: int) -> int:
-        """Where the slot so many behind the landing begins."""
+        """Where a slot begins, counted from the end of the landing area."""
         return int(self.slot_base[0]) + (self.landing + slot) * self.slot_bytes

@@ -1,4 +1,4 @@
-"""One number of bytes, shared by named accounts, never exceeded."""
+"""A limit in bytes that named accounts share and never exceed."""
 
 import re
 
@@ -9,11 +9,11 @@ from adjoin.errors import BudgetError, OptionError
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
 _MOST_BYTES = 1 << 47
-"""What a process can address."""
+"""The address space of a process."""
 
 
 def parse_bytes(memory: int | str) -> int:
-    """Bytes from an int or from text such as ``"64MB"`` (powers of two).
+    """Bytes from an int or from a string such as ``"64MB"`` (powers of two).
 
     >>> parse_bytes("64MB")
     67108864
@@ -32,10 +32,9 @@ def parse_bytes(memory: int | str) -> int:
 
 
 class MemoryBudget:
-    """Bytes of one operator, split over named accounts.
+    """The memory of one operator, divided among named accounts.
 
-    Every structure asks before it allocates. What is refused was never allocated, so
-    ``peak_bytes <= total_bytes`` holds at all times.
+    Every structure asks before it allocates, so ``peak_bytes <= total_bytes`` holds at all times.
 
     >>> budget = MemoryBudget(100)
     >>> budget.set("pages", 60)
@@ -57,20 +56,20 @@ class MemoryBudget:
         return self.total_bytes - self.used_bytes
 
     def account(self, name: str) -> int:
-        """Bytes that the account holds now."""
+        """Bytes that the account holds."""
         return self._accounts.get(name, 0)
 
     def accounts(self) -> dict[str, int]:
         return dict(self._accounts)
 
     def set(self, name: str, new_bytes: int) -> None:
-        """Let the account hold `new_bytes` from now on, or raise and change nothing."""
+        """Change what the account holds to `new_bytes`, or raise a BudgetError and change nothing."""
         growth = new_bytes - self.account(name)
         if growth > self.free_bytes:
             least = self.total_bytes + growth - self.free_bytes
             raise BudgetError(
-                f"{name} needs {growth:,} bytes more and {self.free_bytes:,} of the {self.total_bytes:,} "
-                f"given are free; give memory={least} or more"
+                f"{name} needs {growth:,} more bytes, but only {self.free_bytes:,} of {self.total_bytes:,} "
+                f"are free; give memory={least} or more"
             )
         self._accounts[name] = new_bytes
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)

@@ -9,22 +9,24 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from adjoin.errors import ArenaError, CorruptionError
 from adjoin.kernels.types import Array
 
+Size = TypeVar("Size", int, Array)
+
 BLOCK_BYTES = 4096
 _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
 _COARSE_CLOCK = 5
-"""The clock by which the system notes when a file was changed."""
+"""The clock from which the system takes the times of changes to files."""
 
 
 @dataclass
 class _Region:
-    """A part of the file: where it begins, how long it can be, and how much of it has blocks."""
+    """A part of the file: where it begins, its greatest length, and how much of it is reserved."""
 
     begin: int
     room: int
@@ -35,21 +37,21 @@ class _Region:
         return self.begin + self.room
 
 
-class Regions:
-    """A file in which every region has blocks only where they are reserved.
+class MappedFile:
+    """A file of named regions that occupies blocks only where they are reserved.
 
     ```
     | header | region ........ | region | region | ...
     ```
 
-    Blocks are reserved before they are touched, so a full file system is an error and not a signal.
+    Blocks are reserved before they are touched, so a full file system raises an error instead of a signal.
 
     Args:
-        path: The file; it is made if need be.
+        path: The file, created if it does not exist.
         most_bytes: The most that it may occupy.
 
     Raises:
-        ArenaError: The file cannot be opened or made.
+        ArenaError: The file cannot be opened or created.
     """
 
     def __init__(self, path: str | os.PathLike[str], most_bytes: int) -> None:
@@ -68,7 +70,7 @@ class Regions:
             raise self._refusal("cannot be opened", error) from error
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             self.close()
-            raise ArenaError(f"{self.path} is no file; name another place")
+            raise ArenaError(f"{self.path} is not a regular file; give another path")
 
     @property
     def is_open(self) -> bool:
@@ -81,11 +83,11 @@ class Regions:
 
     @property
     def occupied_bytes(self) -> int:
-        """Bytes that are reserved."""
+        """Bytes that are reserved, the header included."""
         return BLOCK_BYTES + sum(region.reserved for region in self._regions.values())
 
     def close(self) -> None:
-        """Close the file; memory that others still hold of it stays mapped."""
+        """Close the file; memory that is still referenced stays mapped."""
         self._views.clear()
         self._header = None
         if self.is_open:
@@ -93,13 +95,12 @@ class Regions:
             self._descriptor = -1
 
     def state(self) -> int:
-        """A number that is another one once the file was written to, except through memory that is mapped.
+        """A number that changes when the file is written to, other than through mapped memory.
 
-        0: That cannot be told now; somebody may write at the moment of the clock at which the file was
-        changed last.
+        0 means that a change cannot be ruled out, because the clock has not advanced since the last one.
 
         Raises:
-            CorruptionError: The file is shorter than what is mapped; to touch what is gone would be fatal.
+            CorruptionError: The file is shorter than its mapping; touching the missing part would be fatal.
         """
         if not self.is_open:
             return 0
@@ -107,8 +108,8 @@ class Regions:
         needed = max((region.end for region in self._regions.values()), default=0)
         if held.st_size < needed:
             raise CorruptionError(
-                f"{self.path} is cut off: {held.st_size:,} bytes are left of {needed:,}; nothing that is "
-                "left there will be used again: start the operator or run the batch again"
+                f"{self.path} is truncated: {held.st_size:,} of {needed:,} bytes are left; its contents "
+                "will not be used again: restart the operator or rerun the batch"
             )
         if held.st_ctime_ns != self._changed_ns:
             self._changed_ns = held.st_ctime_ns
@@ -129,14 +130,14 @@ class Regions:
         try:
             written = os.pwrite(self._descriptor, block, 0)
         except OSError as error:
-            raise self._refusal(f"gets no room for {BLOCK_BYTES:,} bytes more", error) from error
+            raise self._refusal(f"has no room for {BLOCK_BYTES:,} more bytes", error) from error
         if written != BLOCK_BYTES:
-            raise self._refusal(f"gets no room for {BLOCK_BYTES:,} bytes more", OSError(errno.ENOSPC, ""))
+            raise self._refusal(f"has no room for {BLOCK_BYTES:,} more bytes", OSError(errno.ENOSPC, ""))
         with suppress(OSError):  # without the mapping, every change of the header is a change of the file
             self._header = np.asarray(_Mapping(self._descriptor, 0, BLOCK_BYTES))
 
     def _has_header_block(self) -> bool:
-        """Whether the header has a block: touching what is gone would be fatal."""
+        """Whether the header has a block; touching a block that is gone would be fatal."""
         try:
             return os.lseek(self._descriptor, 0, os.SEEK_DATA) == 0
         except OSError:
@@ -144,11 +145,11 @@ class Regions:
 
     @property
     def layout(self) -> dict[str, list[int]]:
-        """All regions, for whoever opens the file next."""
+        """All regions, as `adopt` takes them when the file is opened again."""
         return {name: [held.begin, held.room, held.reserved] for name, held in self._regions.items()}
 
     def adopt(self, layout: dict[str, list[int]]) -> bool:
-        """Go on with these regions; says whether the file has all of them."""
+        """Continue with these regions; False if the file does not hold all of them."""
         mapped = self._places()
         self._regions = {name: _Region(*sizes) for name, sizes in layout.items()}
         if self._places() != mapped:
@@ -163,7 +164,7 @@ class Regions:
     # Regions.
 
     def view(self, name: str, size: int, room: int) -> Array:
-        """The region, with blocks for so many bytes, as far as it can reach; found, or made for `room` bytes.
+        """The whole region, with `size` bytes of it reserved; a new one can grow to `room` bytes.
 
         Raises:
             ArenaError: The file system is full.
@@ -177,38 +178,38 @@ class Regions:
         return self._regions[name].room
 
     def reserve(self, name: str, end: int) -> None:
-        """The region will be used up to this byte.
+        """Reserve blocks for the first `end` bytes of the region.
 
         Raises:
             ArenaError: The file system is full.
         """
         region = self._regions[name]
-        end = _whole_blocks(end)
+        end = whole_blocks(end)
         wanted = end - region.reserved
         if wanted <= 0:
             return
         if end > region.room or self.occupied_bytes + wanted > self.most_bytes:
             raise ArenaError(
-                f"{self.path} may occupy {self.most_bytes:,} bytes and holds {self.occupied_bytes:,}; "
-                f"{wanted:,} more are needed: give the file as much as memory="
+                f"{self.path} occupies {self.occupied_bytes:,} of at most {self.most_bytes:,} bytes and "
+                f"needs {wanted:,} more; let it occupy as much as memory="
             )
         try:
             os.posix_fallocate(self._descriptor, region.begin + region.reserved, wanted)
         except OSError as error:
-            raise self._refusal(f"gets no room for {wanted:,} bytes more", error) from error
+            raise self._refusal(f"has no room for {wanted:,} more bytes", error) from error
         region.reserved = end
 
     def give_back(self, name: str, begin: int) -> None:
-        """Nobody needs the region from here on any more."""
+        """Release the blocks of the region from byte `begin` on."""
         region = self._regions[name]
-        kept = _whole_blocks(begin)
+        kept = whole_blocks(begin)
         if kept < region.reserved:
-            with suppress(OSError):  # a file system that cannot: the room stays reserved
+            with suppress(OSError):  # where the file system cannot punch holes, the blocks stay reserved
                 _punch(self._descriptor, region.begin + kept, region.reserved - kept)
                 region.reserved = kept
 
     def remove(self, names: Iterable[str]) -> None:
-        """Forget these regions."""
+        """Remove these regions and release their blocks."""
         for name in names:
             self._views.pop(name, None)
             self.give_back(name, 0)
@@ -216,7 +217,7 @@ class Regions:
                 del self._regions[name]
 
     def clear(self) -> None:
-        """Forget everything, the header too."""
+        """Remove everything, including the header."""
         self._views.clear()
         self._header = None
         self._regions.clear()
@@ -226,15 +227,15 @@ class Regions:
             raise self._refusal("cannot be emptied", error) from error
 
     def _map(self, name: str, room: int) -> None:
-        """Find or make a region, and map it."""
+        """Map a region, creating it if there is none of this name."""
         if name not in self._regions:
-            room = _whole_blocks(max(room, 1))
+            room = whole_blocks(max(room, 1))
             region = _Region(self._gap(room), room)
             try:
                 length = max(region.end, os.fstat(self._descriptor).st_size)
                 os.ftruncate(self._descriptor, length)
             except OSError as error:
-                raise self._refusal("cannot be made longer", error) from error
+                raise self._refusal("cannot be extended", error) from error
             self._regions[name] = region
         region = self._regions[name]
         try:
@@ -244,7 +245,7 @@ class Regions:
         self._views[name] = np.asarray(mapped)
 
     def _gap(self, room: int) -> int:
-        """The first place where no region is for so many bytes."""
+        """The first gap between regions that has room for this many bytes."""
         begin = _mappable(BLOCK_BYTES)
         for region in sorted(self._regions.values(), key=lambda region: region.begin):
             if begin + room <= region.begin:
@@ -254,13 +255,13 @@ class Regions:
 
     def _refusal(self, fault: str, error: OSError) -> ArenaError:
         return ArenaError(
-            f"{self.path} {fault}: {os.strerror(error.errno or errno.EIO)}; free room there, give a smaller "
-            "memory=, or another directory (on Spark by the setting spark.adjoin.arena.dir)"
+            f"{self.path} {fault}: {os.strerror(error.errno or errno.EIO)}; free space there, give a smaller "
+            "memory=, or another directory (on Spark with the setting spark.adjoin.arena.dir)"
         )
 
 
 class _Mapping:
-    """A part of a file as an array; unlike Python's own, it holds no descriptor of its own."""
+    """A mapped part of a file as an array; unlike `mmap.mmap`, it does not duplicate the descriptor."""
 
     def __init__(self, descriptor: int, begin: int, length: int) -> None:
         self._length = 0
@@ -279,12 +280,13 @@ class _Mapping:
             _libc.munmap(self._address, self._length)
 
 
-def _whole_blocks(size: int) -> int:
+def whole_blocks(size: Size) -> Size:
+    """The size, or each of several sizes, rounded up to whole blocks."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _mappable(begin: int) -> int:
-    """The next place from which on a file can be mapped."""
+    """The next offset at which a mapping of a file can begin."""
     return -(-begin // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
 
 

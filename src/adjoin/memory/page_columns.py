@@ -1,8 +1,8 @@
 """Arrow columns of pages that lie undecoded in the arena.
 
 A page is the bytes of an Arrow record batch message. A `Column` knows which of the message's
-buffers belong to it, and copies the values of any (slot, row) places into a new Arrow array.
-Nested columns are walked level by level: the work per level is one kernel, whatever the rows.
+buffers belong to it; `PageColumns` copies its values at any (slot, row) places into a new Arrow array.
+Nested columns are processed level by level, with one kernel per level for all rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,26 +20,26 @@ from adjoin.memory.arena import Arena
 NO_BUFFER = -1
 _PLACE_BYTES = 8
 _MOST_ITEMS = 1 << 31
-"""Of a list whose items take no room."""
+"""The most items of a list whose items take no room."""
 _MEASURING_BYTES = 64
-"""What it takes to find the size of one item of varying length."""
+"""Memory needed to determine the size of one item of varying length."""
 _MIXED_COPIES = 3
-"""Values that lie in pages of several layouts are copied, put in one array, and put in order."""
+"""Values from pages of several layouts are copied, concatenated, and reordered."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One field of the stored schema, or one level inside of it.
+    """One field of the stored schema, or one level of a nested field.
 
     Attributes:
         type: Its Arrow type.
         kind: "null", "bits", "fixed", "bytes", "list", "fixed_list" or "struct".
-        width: Bytes of a value, of an offset, or items of a fixed-size list.
+        width: Bytes of a value or of an offset, or the number of items of a fixed-size list.
         buffers: Ordinals of its own buffers in the record batch, validity first.
-        children: The levels below.
+        children: The next level of a nested field.
         name: Its name, for errors.
-        others: The same column in other types, as pages of other layouts hold it.
-        is_lacking: Whether there are pages without the column; their rows have nulls.
+        others: The same column with the types it has in pages of other layouts.
+        is_lacking: Whether some pages lack the column; their rows have nulls.
     """
 
     type: pa.DataType
@@ -53,12 +53,12 @@ class Column:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether pages differ in how they hold the column."""
+        """Whether pages differ in the type or presence of the column."""
         return bool(self.others) or self.is_lacking
 
     @property
     def fixed_bytes(self) -> int | None:
-        """Bytes of a value with its validity, where every value takes the same."""
+        """Bytes of a value with its validity, if all values have the same size."""
         if self.kind in ("null", "bits", "fixed"):
             return self.width + 1
         children = [child.fixed_bytes for child in self.children]
@@ -73,18 +73,18 @@ class Column:
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:
-    """The columns of a record batch in the order in which its message holds their buffers."""
+    """The columns of a record batch, with ordinals in the order of buffers in its message."""
     ordinals = iter(range(1 << 30))
     return [_column(field.type, ordinals) for field in schema]
 
 
 @dataclass(frozen=True)
 class LaidOut:
-    """Columns of pages that can have several layouts.
+    """The columns of pages that can have several layouts.
 
     Attributes:
-        columns: The columns; buffers that several layouts have in common have the same ordinal.
-        ordinals: By layout and ordinal of a buffer here, its ordinal in a page; -1 where pages lack it.
+        columns: The columns; buffers that several layouts have in common share an ordinal.
+        ordinals: By layout and ordinal, the ordinal of the buffer in such pages; -1 where they lack it.
     """
 
     columns: list[Column]
@@ -97,9 +97,9 @@ def columns_over(
     """The columns of a schema in pages of these layouts.
 
     Args:
-        wanted: Names and types in which values are asked for.
-        layouts: What pages hold.
-        places: By layout and column, where in the layout it is; None if pages lack it.
+        wanted: Names and types of the wanted columns.
+        layouts: The schemas of pages.
+        places: By layout and wanted column, its position in the layout; None if pages lack it.
     """
     held = [columns_of(layout) for layout in layouts]
     ordinals: list[dict[int, int]] = [{} for _ in layouts]
@@ -120,7 +120,7 @@ def columns_over(
 
 
 def _add_form(forms: list[Column], held: Column, ordinals: dict[int, int], unused: Iterator[int]) -> None:
-    """Note how pages of a layout hold a column: in a form that is known, or in a new one."""
+    """Register the form in which pages of a layout hold a column, if it is a new one."""
     same = next((form for form in forms if form.type.equals(held.type)), None)
     if same is None:
         same = _column(held.type, unused)
@@ -138,15 +138,15 @@ def _wanted_column(field: pa.Field, forms: list[Column], is_lacking: bool, unuse
 
 
 def read_as(name: str, values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """Values of pages of another layout in this type; SchemaError if one does not fit."""
+    """Cast values from pages of another layout to this type; SchemaError if one does not fit."""
     if values.type.equals(type_):
         return values
     try:
         return values.cast(type_)
     except pa.ArrowInvalid as error:
         raise SchemaError(
-            f"column {name!r} was widened to {values.type} and holds values that {type_} cannot: {error}; "
-            f"start the query or the operator again, so that it reads the column as {values.type}"
+            f"column {name!r} was widened to {values.type}, and {type_} cannot hold all of its values: "
+            f"{error}; restart the query or operator, so that it reads the column as {values.type}"
         ) from error
 
 
@@ -160,7 +160,7 @@ def _column(type_: pa.DataType, ordinals: Iterator[int]) -> Column:
 
 
 def _shape(type_: pa.DataType) -> tuple[str, int, int]:
-    """Kind, width and number of own buffers."""
+    """Kind, width and number of buffers of its own."""
     for matches, shape in _SHAPES:
         if any(match(type_) for match in matches):
             return shape
@@ -169,7 +169,7 @@ def _shape(type_: pa.DataType) -> tuple[str, int, int]:
     try:
         return "fixed", type_.bit_width // 8, 2
     except ValueError:
-        raise SchemaError(f"columns of type {type_} cannot be stored; cast them first") from None
+        raise SchemaError(f"unsupported column type {type_}; cast such columns first") from None
 
 
 _SHAPES = (
@@ -187,15 +187,15 @@ class PageColumns:
     """The wanted columns of the pages in an arena.
 
     Args:
-        arena: Where the pages lie.
-        columns: The columns whose values will be asked for.
-        ordinals: As `LaidOut.ordinals`; by default all pages have the layout of the columns.
+        arena: The arena with the pages.
+        columns: The wanted columns.
+        ordinals: See `LaidOut.ordinals`; by default all pages have the layout of the columns.
 
     Attributes:
-        wanted: Ordinals of the buffers that must be found when a page is read, by layout.
-        offsets: Where each wanted buffer begins, by (buffer, slot), from the slot's base.
+        wanted: Ordinals of the buffers to locate when a page is read, by layout.
+        offsets: Where each wanted buffer begins, by (buffer, slot), relative to the slot's base.
         rows: Number of rows of the page in each slot.
-        blame: Makes the error that says what is damaged, given a slot whose page contradicts itself.
+        blame: Given a slot whose page is inconsistent, returns the error that says what is damaged.
     """
 
     def __init__(self, arena: Arena, columns: list[Column], ordinals: Array | None = None) -> None:
@@ -212,11 +212,11 @@ class PageColumns:
 
     @staticmethod
     def bytes_per_slot(columns: list[Column]) -> int:
-        """What this bookkeeping costs for each slot."""
+        """Bytes of bookkeeping per slot."""
         return 4 + 4 * len({ordinal for column in columns for ordinal in column.all_buffers()})
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self.offsets = self.offsets[:, :0].copy()
         self.rows = self.rows[:0].copy()
         self._views.clear()
@@ -225,7 +225,7 @@ class PageColumns:
         return self.offsets[self._position[ordinal]]
 
     def move(self, source: Array, target: Array) -> None:
-        """The pages of these slots are in those now."""
+        """Update the bookkeeping after pages moved from `source` to `target` slots."""
         self.offsets[:, target] = self.offsets[:, source]
         self.rows[target] = self.rows[source]
 
@@ -261,7 +261,7 @@ class PageColumns:
             scatter.scatter_wide(*source, places.slots, places.rows, column.width, wide)
 
     def put_validity(self, column: Column, places: "Places", values: pa.Array | None) -> None:
-        """Write which of the values are not null, where the slots have bits for that; without values, all."""
+        """Write which values are not null, in slots that have validity bits; without values, all of them."""
         if not gather.any_present(places.slots, self.offset(column.buffers[0])):
             return
         bits, first = np.full(len(places) // 8 + 1, 255, np.uint8), 0
@@ -270,7 +270,7 @@ class PageColumns:
         scatter.scatter_bits(*self._target(column.buffers[0], 1), places.slots, places.rows, bits, first)
 
     def value_bytes(self, column: Column, places: "Places") -> Array | int:
-        """Bytes that `take` needs for each place: its value, and the places of the items of a list."""
+        """Bytes that `take` needs for each place: for its value, and for the places of list items."""
         if column.is_mixed:
             return self._mixed_bytes(column, places)
         if column.fixed_bytes is not None:
@@ -287,7 +287,7 @@ class PageColumns:
         return running[ends[1:]] - running[ends[:-1]] + 9
 
     def measuring_bytes(self, column: Column, places: "Places") -> Array | int:
-        """Bytes that `value_bytes` needs for each place, where it has to look at the items of lists."""
+        """Bytes that `value_bytes` itself needs for each place, if it has to look at the items of lists."""
         if column.is_mixed and column.fixed_bytes is None:
             return self._mixed_measuring_bytes(column, places)
         if column.fixed_bytes is not None or column.kind == "bytes":
@@ -299,13 +299,13 @@ class PageColumns:
         return np.diff(self._spans(column, places)[1]) * _MEASURING_BYTES
 
     def _forms(self, column: Column, places: "Places") -> Iterator[tuple[Column, Array]]:
-        """The forms in which pages hold the column, each with the places where they do."""
+        """The forms in which pages hold the column, each with its places."""
         for form in (replace(column, others=(), is_lacking=False), *column.others):
             if form.buffers:
                 yield form, np.flatnonzero(self.offset(form.buffers[0])[places.slots] != LACKING)
 
     def _take_mixed(self, column: Column, places: "Places") -> pa.Array:
-        """Values from pages that hold the column in several ways, or not at all."""
+        """Values from pages that hold the column in several forms, or lack it."""
         arrays, order = [], []
         for form, chosen in self._forms(column, places):
             if len(chosen) == len(places):
@@ -352,12 +352,12 @@ class PageColumns:
         return self._views[width], self._arena.slot_base, self.offset(ordinal)
 
     def require(self, bad_slot: int) -> None:
-        """Raise an error if a kernel has found a page in a slot that contradicts itself."""
+        """Raise an error if a kernel has found an inconsistent page in a slot."""
         if bad_slot != gather.SOUND:
             raise self.blame(bad_slot)
 
     def _spans(self, column: Column, places: "Places") -> tuple[Array, Array]:
-        """Where each place's items begin in its page, or bytes in the arena; the running total of them."""
+        """Where each place's items begin in its page, or its bytes in the arena, and their running total."""
         ordinal = column.buffers[-1] if column.kind == "fixed_list" else column.buffers[1]
         if ordinal not in places.spans:
             begin = np.empty(len(places), np.int64)
@@ -414,8 +414,8 @@ class Places:
     """Rows of pages in the arena: (slots[i], rows[i]).
 
     Attributes:
-        spans: Of columns of varying length, by buffer: where each place's values begin in its page,
-            and the running total of their number. Found once, used to measure and to copy.
+        spans: For columns of varying length, by buffer: where each place's values begin in its page,
+            and their running total. Computed once, to measure and to copy.
     """
 
     def __init__(self, slots: Array, rows: Array) -> None:
@@ -443,5 +443,5 @@ def _offset_buffer(ends: Array, width: int) -> pa.Buffer:
 
 
 def _has_values(column: Column) -> bool:
-    """Whether items of a list take any room in their page."""
+    """Whether the items of a list take any room in their page."""
     return any(True for _ in column.children[0].all_buffers())

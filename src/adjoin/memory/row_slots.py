@@ -1,4 +1,4 @@
-"""Slots of an arena that each hold rows as an Arrow record batch."""
+"""Slots of an arena, each holding rows as an Arrow record batch."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,18 +12,18 @@ from adjoin.memory.page_memory import PageMemory
 
 
 class RowSlots:
-    """Rows in slots, found by slot and row.
+    """Rows in slots, addressed by slot and row.
 
     Args:
         schema: The columns of the rows.
-        slots: The most slots.
-        slot_bytes: A slot.
-        memory: Where they lie; private memory by default.
+        slots: The maximum number of slots.
+        slot_bytes: Size of a slot.
+        memory: Where the slots lie; private memory by default.
 
     Attributes:
         layout: The columns.
-        columns: Where the buffers of the slots are.
-        room_bytes: Bytes of rows that a slot can take.
+        columns: Where the buffers are in each slot.
+        room_bytes: Bytes of rows that fit into a slot.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class RowSlots:
 
     @staticmethod
     def notes_bytes(schema: pa.Schema) -> int:
-        """What the notes on a slot take."""
+        """Bytes of bookkeeping for a slot."""
         return Arena.bookkeeping_bytes + PageColumns.bytes_per_slot(columns_of(schema))
 
     def fill(self, slot: int, batch: pa.RecordBatch) -> Array:
-        """Put these rows in the slot, in place of those that were there; returns their message."""
+        """Replace the rows in the slot with these; returns their Arrow message."""
         message = np.frombuffer(message_of(batch, self._arena.slot_bytes), np.uint8)
         base = int(self._arena.slot_base[slot])
         self._arena.bytes[base : base + len(message)] = message
@@ -53,7 +53,7 @@ class RowSlots:
         return message
 
     def note(self, slot: int) -> None:
-        """A record batch has come into the slot: find its columns."""
+        """Record where the columns are after a record batch was written to the slot."""
         arena, columns = self._arena, self.columns
         base = int(arena.slot_base[slot])
         is_whole = find_buffers(
@@ -66,20 +66,20 @@ class RowSlots:
             columns.rows,
             slot,
         )
-        assert is_whole, f"no record batch of {arena.slot_bytes} bytes at most is in slot {slot}"
+        assert is_whole, f"slot {slot} holds no record batch of at most {arena.slot_bytes} bytes"
 
     def lay_out(self, slot: int, rows: int, begins: Array) -> None:
-        """The slot has room for so many rows, with its buffers at these places; -1: there is none."""
+        """Set the number of rows in the slot, and where each buffer begins (-1 if there is none)."""
         self.columns.offsets[:, slot] = begins
         self.columns.rows[slot] = rows
 
     def rows_at(self, places: Places) -> pa.RecordBatch:
-        """Copies of the rows at these places."""
+        """A copy of the rows at these places."""
         arrays = [self.columns.take(column, places) for column in self.layout]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def give_back(self, slot: int) -> None:
-        """Nobody needs what is in the slot any more: its memory is the system's."""
+        """Return the memory of a slot that is no longer needed to the system."""
         base = int(self._arena.slot_base[slot])
         self._arena.memory.give_back(base, base + self._arena.slot_bytes)
 
@@ -89,6 +89,6 @@ class RowSlots:
         return self._arena.bytes[base : base + length]
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._arena.close()
         self.columns.close()

@@ -1,1 +1,1 @@
-"""The contract of every operator, its clock, and input that comes late."""
+"""What all operators share: their contract, their clock, and late input."""

@@ -1,4 +1,4 @@
-"""Time that is handed to operators: the system's, or one that only moves when told."""
+"""The clock that operators use: the system's, or a simulated one."""
 
 import time
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Pause:
-    """In an input: nothing arrives for so many seconds."""
+    """In an input: nothing arrives for this number of seconds."""
 
     seconds: float
 
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since some fixed moment."""
+        """Seconds since a fixed point in time."""
 
     def sleep(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Let this number of seconds pass."""
 
 
 class SystemClock:
-    """Seconds since 1970, so that they compare with timestamps in the data."""
+    """The system's clock, in seconds since 1970, comparable with timestamps in the data."""
 
     def now(self) -> float:
         return time.time()
@@ -31,7 +31,7 @@ class SystemClock:
 
 
 class SimulatedClock:
-    """Stands still until somebody sleeps; every run sees the same times.
+    """A clock that advances only by `sleep`, so that every run sees the same times.
 
     >>> clock = SimulatedClock()
     >>> clock.sleep(2.5)

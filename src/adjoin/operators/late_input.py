@@ -1,4 +1,4 @@
-"""Input that may be late: waits for the next item, but not longer than told."""
+"""Input that may be late: waiting for the next item with a timeout."""
 
 import queue
 import threading
@@ -10,13 +10,13 @@ _END = object()
 
 
 def arrivals(items: Iterable[Item], patience_seconds: Callable[[], float | None]) -> Iterator[Item | None]:
-    """The items, with a None each time none came within the patience asked for just before.
+    """The items, with a None whenever the next one does not arrive in time.
 
-    The source is read in a thread, one item ahead. An error of the source is raised here.
+    The source is read in a thread, one item ahead. Its errors are raised here.
 
     Args:
-        items: The source; may block.
-        patience_seconds: How long to wait for the next item; None: for ever.
+        items: The source; it may block.
+        patience_seconds: Called before each wait; returns how long to wait, or None to wait forever.
     """
     source = _Source(items)
     try:
@@ -51,7 +51,7 @@ class _Source:
                 if self.stopped.is_set():
                     return
             self._hand(_END)
-        except BaseException as error:  # noqa: BLE001 - raised again where the items are consumed
+        except BaseException as error:  # noqa: BLE001 (raised again where the items are consumed)
             self._hand(_END, error)
 
     def _hand(self, item: object, error: BaseException | None = None) -> None:

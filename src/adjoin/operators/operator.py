@@ -1,4 +1,4 @@
-"""What every operator is: one call at a time, in one thread and one process, and an end."""
+"""The contract of every operator: one call at a time, one thread, one process, and an end."""
 
 import os
 import threading
@@ -14,10 +14,10 @@ Item = TypeVar("Item")
 
 
 class Results(Iterator[Item], Generic[Item]):
-    """What a call gives, made while it is consumed; not by two at once, and not beyond an error.
+    """The results of a call, produced while they are consumed, by one thread at a time, up to an error.
 
     Args:
-        items: Makes them.
+        items: Produces the results.
     """
 
     def __init__(self, items: Iterator[Item]) -> None:
@@ -27,9 +27,9 @@ class Results(Iterator[Item], Generic[Item]):
 
     def __next__(self) -> Item:
         if self._has_failed:
-            raise AdjoinError("the call failed, and its results are not complete; consume no more of them")
+            raise AdjoinError("the call has failed, so its results are incomplete; do not consume any more")
         if not self._lock.acquire(blocking=False):
-            raise AdjoinError("these results are being consumed already; let one thread consume them")
+            raise AdjoinError("another thread is consuming these results; consume them in a single thread")
         try:
             return next(self._items)
         except StopIteration:
@@ -41,21 +41,21 @@ class Results(Iterator[Item], Generic[Item]):
             self._lock.release()
 
     def close(self) -> None:
-        """Consume no more of them, which ends the operator if they were not all."""
+        """Stop consuming; this ends the operator unless all results were consumed."""
         close = getattr(self._items, "close", None)
         if close is not None:
             close()
 
 
 class Operator(ABC):
-    """Takes batches and puts batches out.
+    """Takes record batches and emits record batches.
 
-    Every method that returns an iterator does its work while the iterator is consumed; consume it
-    before the next call. One that is left half-consumed ends the operator. No order of results is
-    promised. An operator belongs to the process that made it: a fork of it has to make its own.
+    A method that returns an iterator does its work while the iterator is consumed; exhaust it before the
+    next call. Abandoning an iterator halfway ends the operator. The order of results is not defined. An
+    operator belongs to the process that created it: a fork of that process needs its own.
 
     Attributes:
-        survives: Errors after which it can go on.
+        survives: Errors that do not end the operator.
     """
 
     survives: ClassVar[tuple[type[AdjoinError], ...]] = ()
@@ -71,10 +71,10 @@ class Operator(ABC):
 
     @abstractmethod
     def metrics(self) -> dict[str, Any]:
-        """Counters since the start."""
+        """The counters since the start."""
 
     def close(self) -> None:
-        """Give files, threads and memory back; in a fork of the process they are left to that one."""
+        """Release files, threads and memory; in a fork, leave them to the process that created them."""
         if self._is_forked:
             self._ended = True
             return
@@ -92,11 +92,11 @@ class Operator(ABC):
         self.close()
 
     def _alone(self, work: Iterator[Item]) -> Results[Item]:
-        """What the work gives, while no other call is at work."""
+        """Run the work as the only call at this time."""
         self._check_open()
         with self._turn:
             if self._busy:
-                raise AdjoinError("results of the call before were not consumed; exhaust its iterator first")
+                raise AdjoinError("the results of the previous call were not consumed; exhaust them first")
             self._busy = True
         return Results(self._consume(work))
 
@@ -123,8 +123,8 @@ class Operator(ABC):
         finally:
             self._busy = False
 
-    def _check_mapped(self) -> None:  # noqa: B027 (most operators have memory of their own)
-        """Raise an error if memory is gone that would be touched next."""
+    def _check_mapped(self) -> None:  # noqa: B027 (most operators use private memory)
+        """Raise an error if mapped memory is gone: touching it would be fatal."""
 
     @property
     def _is_forked(self) -> bool:
@@ -132,11 +132,13 @@ class Operator(ABC):
 
     def _check_thread(self) -> None:
         if self._thread not in {None, threading.get_ident()}:
-            raise AdjoinError("another thread consumes results of this operator at this moment; wait for it")
+            raise AdjoinError("another thread is consuming results of this operator; wait until it is done")
 
     def _check_open(self) -> None:
         if self._is_forked:
-            raise AdjoinError("a process cannot use an operator from before its fork; make a new one")
+            raise AdjoinError(
+                "an operator cannot be used in a fork of the process that created it; create a new one there"
+            )
         self._check_thread()
         if self._ended:
-            raise AdjoinError("the operator has ended, after finish(), close() or an error; make a new one")
+            raise AdjoinError("the operator has ended by finish(), close() or an error; create a new one")

@@ -1,4 +1,4 @@
-"""Work cut into portions of limited size."""
+"""Cutting work into portions of limited size."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ from adjoin.kernels.types import Array
 
 
 def portions(sizes: Array, limit: int) -> Iterator[tuple[int, int]]:
-    """Ranges begin..end-1 that follow each other, each as long as its sizes add up to at most `limit`.
+    """Consecutive ranges begin..end-1 of entries whose sizes add up to at most `limit`.
 
-    A range has at least one entry, however large.
+    A range has at least one entry, even if that is larger than the limit.
 
     >>> list(portions(np.array([3, 3, 9, 0, 2]), 6))
     [(0, 2), (2, 3), (3, 5)]

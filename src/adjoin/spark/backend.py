@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoin.master.apply import ApplyOptions, Base
-from adjoin.master.backends import Engine
+from adjoin.master.backends import Backend
 from adjoin.master.build import BuildOptions
 from adjoin.master.page_moves import Mover
 from adjoin.master.progress import Progress
 from adjoin.master.versions import Home
 
 
-class SparkEngine(Engine):
+class SparkBackend(Backend):
     """Builds and changes masters from DataFrames, classic and of Connect."""
 
     def accepts(self, source: Any) -> bool:

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 
+from adjoin.memory.heap import return_freed_memory
 from adjoin.spark.reason import reason
 from adjoin.spark.types import from_spark
 
@@ -26,6 +27,7 @@ def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]
     """
 
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return_freed_memory()
         for result in work(batches):
             yield pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
 

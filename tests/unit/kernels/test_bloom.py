@@ -22,12 +22,12 @@ def test_a_key_that_was_added_is_found(keys: list[int], blocks: int) -> None:
 
 
 @given(st.lists(_INT64))
-def test_an_empty_filter_has_nothing(keys: list[int]) -> None:
+def test_an_empty_filter_contains_no_key(keys: list[int]) -> None:
     assert not _contains(np.zeros(16, np.uint32), np.array(keys, np.int64)).any()
 
 
 @pytest.mark.parametrize(("bits", "most"), [(8, 0.05), (16, 0.002)])
-def test_few_others_are_found(bits: int, most: float) -> None:
+def test_false_positives_are_rare(bits: int, most: float) -> None:
     keys = 50_000
     words = np.zeros(8 * (keys * bits // 256), np.uint32)
     add_keys(words, np.arange(keys))

@@ -1,4 +1,4 @@
-"""Compiled kernels are kept somewhere, whatever directories can be written."""
+"""Compiled kernels are cached, whichever directories are writable, without touching numba's settings."""
 
 import os
 import subprocess
@@ -10,9 +10,10 @@ import pytest
 import adjoin.kernels
 
 PROGRAM = """
-import sys
 import numpy as np
-from adjoin.kernels.utility import credit_pages
+from numba import config
+from adjoin.kernels.page_utility import credit_pages
+assert not config.CACHE_DIR
 utility = np.zeros(3, np.float32)
 credit_pages(utility, np.array([1, 1]), 1.0)
 print(utility[1], credit_pages.stats.cache_path, sum(credit_pages.stats.cache_hits.values()))
@@ -20,7 +21,7 @@ print(utility[1], credit_pages.stats.cache_path, sum(credit_pages.stats.cache_hi
 
 
 def run_on_a_read_only_copy(tmp_path: Path, **environment: str) -> tuple[str, int]:
-    """Where kernels are kept, and how many of them were found there."""
+    """Where kernels are cached, and how many of them were found there."""
     package = Path(adjoin.kernels.__file__).parents[1]
     copy = tmp_path / "site"
     if not copy.exists():
@@ -28,9 +29,8 @@ def run_on_a_read_only_copy(tmp_path: Path, **environment: str) -> tuple[str, in
         (copy / "adjoin" / "__init__.py").touch()
         for file in (package / "kernels").glob("*.py"):
             (copy / "adjoin" / "kernels" / file.name).write_bytes(file.read_bytes())
-        (copy / "adjoin" / "kernels" / "__pycache__").write_bytes(
-            b""
-        )  # no directory: not even root writes there
+        # A file in place of the directory: not even root can write there.
+        (copy / "adjoin" / "kernels" / "__pycache__").touch()
     clean = {
         key: value for key, value in os.environ.items() if not key.startswith(("NUMBA", "XDG", "PYTHON"))
     }
@@ -50,7 +50,7 @@ def run_on_a_read_only_copy(tmp_path: Path, **environment: str) -> tuple[str, in
     return place, int(hits)
 
 
-def test_code_that_cannot_be_written_to_has_its_kernels_in_the_cache_of_the_user(tmp_path):
+def test_kernels_of_a_read_only_installation_are_in_the_users_cache(tmp_path):
     home = tmp_path / "home"
     place, hits = run_on_a_read_only_copy(tmp_path, HOME=str(home))
     assert place.startswith(str(home))
@@ -58,7 +58,7 @@ def test_code_that_cannot_be_written_to_has_its_kernels_in_the_cache_of_the_user
     assert run_on_a_read_only_copy(tmp_path, HOME=str(home)) == (place, 1)
 
 
-def test_without_a_home_kernels_are_in_a_temporary_directory_and_found_again(tmp_path):
+def test_without_a_home_kernels_are_cached_in_a_temporary_directory(tmp_path):
     place, hits = run_on_a_read_only_copy(tmp_path, HOME="/proc/nowhere")
     assert place.startswith(str(tmp_path / "tmp" / f"adjoin-{os.getuid()}"))
     assert hits == 0
@@ -66,7 +66,7 @@ def test_without_a_home_kernels_are_in_a_temporary_directory_and_found_again(tmp
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770])
-def test_a_directory_in_which_others_can_put_code_is_not_used(tmp_path, mode):
+def test_a_directory_that_others_can_write_to_is_not_used(tmp_path, mode):
     own = tmp_path / "tmp" / f"adjoin-{os.getuid()}"
     own.mkdir(parents=True)
     own.chmod(mode)

@@ -25,7 +25,7 @@ def test_pages_are_filled_greedily(sizes: list[int], limit: int) -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 50), min_size=1)), st.integers(10, 100), st.integers(10, 100))
-def test_groups_stay_whole_until_they_overflow(groups: list[list[int]], keep: int, limit: int) -> None:
+def test_groups_are_split_only_when_they_overflow(groups: list[list[int]], keep: int, limit: int) -> None:
     expected: list[int] = []
     base = 0
     for sizes in groups:
@@ -39,7 +39,7 @@ def test_groups_stay_whole_until_they_overflow(groups: list[list[int]], keep: in
     assert starts[:pages].tolist() == expected
 
 
-def test_a_sealed_message_owns_its_padding() -> None:
+def test_the_body_of_a_sealed_message_includes_its_padding() -> None:
     batch = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
     message = batch.serialize().to_pybytes()
     start, stop = 64, 4096

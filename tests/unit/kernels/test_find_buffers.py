@@ -1,4 +1,4 @@
-"""Metadata of pages, whatever bytes they are: buffers inside of the page, or none at all."""
+"""Metadata of pages with arbitrary bytes: buffers within the page are found, or none at all."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ _GUARD_BYTES = 8192
 
 
 def page_of(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """A page of three columns, and the ordinals of all of its buffers."""
+    """A page of three columns, and the ordinals of all its buffers."""
     batch = pa.record_batch(
         {"id": np.arange(rows), "name": [f"n{i}" for i in range(rows)], "x": [None] * rows}
     )
@@ -24,7 +24,7 @@ def page_of(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def found(page: np.ndarray, wanted: np.ndarray, length: int | None = None) -> tuple[bool, np.ndarray, int]:
-    """What is found of a page that lies between bytes which nobody may look at."""
+    """Search a page that lies between bytes that must not be read."""
     arena = np.full(len(page) + 2 * _GUARD_BYTES, 255, np.uint8)
     arena[_GUARD_BYTES : _GUARD_BYTES + len(page)] = page
     offsets, rows = np.zeros((len(wanted), _SLOTS), np.int32), np.zeros(_SLOTS, np.int32)
@@ -36,7 +36,7 @@ def found(page: np.ndarray, wanted: np.ndarray, length: int | None = None) -> tu
     return is_whole, offsets[:, _SLOT], int(rows[_SLOT])
 
 
-def test_a_whole_page_is_found():
+def test_the_buffers_of_an_intact_page_are_found():
     page, wanted = page_of(50)
     is_whole, offsets, rows = found(page, wanted)
     assert is_whole
@@ -45,7 +45,7 @@ def test_a_whole_page_is_found():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_the_metadata_say_buffers_lie_inside_of_the_page(seed):
+def test_buffers_lie_within_the_page_whatever_the_metadata_says(seed):
     random = np.random.default_rng(seed)
     page, wanted = page_of(50)
     metadata_bytes = 8 + int(page[4:8].view(np.int32)[0])
@@ -69,7 +69,7 @@ def test_a_page_that_is_shorter_than_its_message_is_refused(length):
 
 
 @pytest.mark.parametrize("filling", [0, 1, 127, 128, 255])
-def test_bytes_that_are_no_message_are_refused(filling):
+def test_bytes_that_are_not_a_message_are_refused(filling):
     page, wanted = page_of(50)
     assert not found(np.full_like(page, filling), wanted)[0]
 
@@ -79,8 +79,8 @@ def test_a_buffer_that_the_page_does_not_have_is_refused():
     assert not found(page, np.array([*wanted, wanted[-1] + 1]))[0]
 
 
-def test_a_page_without_rows_is_whole():
-    """Its metadata do not name the number of rows at all."""
+def test_a_page_without_rows_is_intact():
+    """Its metadata does not contain the number of rows at all."""
     page, wanted = page_of(0)
     is_whole, _, rows = found(page, wanted)
     assert is_whole

@@ -1,4 +1,4 @@
-"""Values copied out of undecoded pages against what pyarrow reads from the same pages."""
+"""Values copied from undecoded pages, compared with what pyarrow reads from the same pages."""
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ TYPES = [
 
 
 def landed(batches, columns):
-    """An arena with each batch as a page in a slot of its own."""
+    """An arena with each batch as a page in its own slot."""
     messages = [np.frombuffer(batch.serialize(), np.uint8) for batch in batches]
     slot_bytes = -(-max(map(len, messages)) // 4096) * 4096
     arena = Arena(len(messages), 0, slot_bytes, 0, 4096)
@@ -52,7 +52,7 @@ def landed(batches, columns):
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 @given(data=st.data())
-def test_taken_values_are_those_of_the_pages(kind, data):
+def test_copied_values_are_those_of_the_pages(kind, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     sizes = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=4))
     null_share = data.draw(st.sampled_from([0.0, 0.2, 1.0]))

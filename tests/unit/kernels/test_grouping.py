@@ -1,4 +1,4 @@
-"""The inverted index's kernels against plain Python."""
+"""The kernels of the inverted index, compared with plain Python."""
 
 import numpy as np
 from hypothesis import given
@@ -26,7 +26,7 @@ def test_groups_are_the_rows_of_each_page(pairs, most):
 
 
 @given(pairs=pair_sets, data=st.data())
-def test_needs_of_chosen_groups_come_in_any_portions(pairs, data):
+def test_needs_of_chosen_groups_can_be_collected_in_portions(pairs, data):
     sorted_pairs = packed(pairs)
     pages, begin = group_pairs(sorted_pairs, len(sorted_pairs))
     groups = np.array(data.draw(st.permutations(range(len(pages)))), np.int64)
@@ -47,7 +47,7 @@ def test_needs_of_chosen_groups_come_in_any_portions(pairs, data):
     assert needs == expected
 
 
-def test_pairs_carry_page_and_renumbered_row():
+def test_pairs_hold_the_page_and_the_renumbered_row():
     row = np.array([4, 4, 2], np.int32)
     page = np.array([7, 8, 9], np.int32)
     number = np.array([0, 0, 0, 1, 1], np.int32)

@@ -24,7 +24,7 @@ def _round(lane: int, word: int) -> int:
 
 
 def xxh64(data: bytes, seed: int = 0) -> int:
-    """The specification in plain Python."""
+    """XXH64 in plain Python, as specified."""
     at, end = 0, len(data)
     if end >= 32:
         lanes = [(seed + start) & _MASK for start in (_P1 + _P2, _P2, 0, -_P1)]
@@ -64,7 +64,7 @@ def test_known_answers(text: bytes, expected: int) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 9))
-def test_any_bytes_at_any_place(text: bytes, start: int) -> None:
+def test_any_bytes_at_any_offset(text: bytes, start: int) -> None:
     data = np.frombuffer(bytearray(start) + text + b"rest", np.uint8)
     assert int(hash_bytes(data, start, start + len(text))) == xxh64(text)
 

@@ -1,4 +1,4 @@
-"""The hash table against a dictionary."""
+"""The hash table, compared with a dictionary."""
 
 import numpy as np
 from hypothesis import given
@@ -48,7 +48,7 @@ class Table:
 
 
 @given(st.lists(st.tuples(KEYS, st.booleans()), max_size=200))
-def test_what_was_entered_is_found_until_it_is_removed(actions):
+def test_an_inserted_key_is_found_until_it_is_removed(actions):
     table, ever = Table(), set()
     for number, (key, is_new) in enumerate(actions):
         if is_new and key not in table.known and len(table.known) < LENGTH - 1:
@@ -61,7 +61,7 @@ def test_what_was_entered_is_found_until_it_is_removed(actions):
         assert np.count_nonzero(table.slot != EMPTY) == len(table.known)
 
 
-def test_heat_has_an_end():
+def test_heat_is_capped():
     heat = np.zeros(3, np.uint8)
     heat_entries(heat, np.array([1, 1, 2, 1, 1], np.int32), 3)
     assert heat.tolist() == [0, 3, 1]
@@ -77,7 +77,7 @@ def test_times_add_up():
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 3)), min_size=1, max_size=80))
-def test_no_key_is_taken_for_rarer_than_it_is(pairs):
+def test_the_frequency_of_a_key_is_never_underestimated(pairs):
     seen = np.zeros(32, np.uint8)
     truth: dict[int, int] = {}
     for key, times in pairs:

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="call-arg"
-"""The read plan against its twins: brute force, the paper's recurrence, and a greedy rule."""
+"""The read plan, compared with brute force, the paper's recurrence, and a greedy rule."""
 
 from functools import cache
 
@@ -20,7 +20,7 @@ def plan_cost(start, stop, firsts, positioning, transfer):
 
 
 def brute_force(start, stop, positioning, transfer, max_scan, max_pages=1000):
-    """Least cost over every way to cut the pages into scans."""
+    """The least cost of all ways to divide the pages into scans."""
 
     @cache
     def best(first):
@@ -36,7 +36,7 @@ def brute_force(start, stop, positioning, transfer, max_scan, max_pages=1000):
 
 
 def greedy(start, stop, positioning, transfer, max_scan):
-    """First page of each scan: go on while the gap is worth it and the scan is not too long."""
+    """The first page of each scan, which continues while the gap is worth it and the scan is not too long."""
     firsts = [0]
     for page in range(1, len(start)):
         gap = start[page] - stop[page - 1]
@@ -60,7 +60,7 @@ costs = st.tuples(st.integers(0, 40), st.integers(1, 5)).map(lambda pair: (float
 
 
 @given(pages=wanted_pages(), cost=costs, max_scan=st.integers(1, 80))
-def test_plan_is_as_cheap_as_the_best_of_all_plans(pages, cost, max_scan):
+def test_the_plan_is_as_cheap_as_the_best_of_all_plans(pages, cost, max_scan):
     start, blocks = pages
     plan = make_plan(start, blocks, *cost, max_scan, 1000)
     ours = plan_cost(start, start + blocks, plan.first.tolist(), *cost)
@@ -68,7 +68,7 @@ def test_plan_is_as_cheap_as_the_best_of_all_plans(pages, cost, max_scan):
 
 
 @given(pages=wanted_pages(), cost=costs, max_scan=st.integers(1, 80))
-def test_plan_covers_every_page_once_within_the_longest_scan(pages, cost, max_scan):
+def test_the_plan_covers_every_page_once_in_scans_of_bounded_length(pages, cost, max_scan):
     start, blocks = pages
     plan = make_plan(start, blocks, *cost, max_scan, 1000)
     covered = [
@@ -81,7 +81,7 @@ def test_plan_covers_every_page_once_within_the_longest_scan(pages, cost, max_sc
 
 
 @given(pages=wanted_pages(), cost=costs)
-def test_without_a_longest_scan_the_gap_rule_is_optimal(pages, cost):
+def test_the_gap_rule_is_optimal_for_scans_of_any_length(pages, cost):
     start, blocks = pages
     plan = make_plan(start, blocks, *cost, 1 << 40, 1000)
     by_gaps = greedy(start, start + blocks, *cost, 1 << 40)
@@ -90,7 +90,7 @@ def test_without_a_longest_scan_the_gap_rule_is_optimal(pages, cost):
 
 
 @given(pages=wanted_pages(), cost=costs, max_scan=st.integers(1, 80))
-def test_plan_is_never_dearer_than_greedy(pages, cost, max_scan):
+def test_the_plan_is_never_more_expensive_than_greedy(pages, cost, max_scan):
     start, blocks = pages
     plan = make_plan(start, blocks, *cost, max_scan, 1000)
     ours = plan_cost(start, start + blocks, plan.first.tolist(), *cost)
@@ -98,7 +98,7 @@ def test_plan_is_never_dearer_than_greedy(pages, cost, max_scan):
     assert ours <= theirs + 1e-9
 
 
-def test_plan_beats_greedy_where_the_longest_scan_cuts_badly():
+def test_the_plan_beats_greedy_where_the_length_of_scans_is_bounded():
     start, blocks = np.array([0, 3, 4]), np.array([1, 1, 1])
     plan = make_plan(start, blocks, 10.0, 1.0, 4, 1000)
     stop = start + blocks
@@ -117,9 +117,7 @@ def test_two_pages_share_a_scan_iff_their_distance_is_below_one_plus_s_over_t():
 
 
 @given(pages=wanted_pages(), cost=costs, max_scan=st.integers(1, 80), max_pages=st.integers(1, 5))
-def test_no_scan_has_more_pages_than_allowed_and_the_plan_is_still_the_cheapest(
-    pages, cost, max_scan, max_pages
-):
+def test_with_a_maximum_of_pages_per_scan_the_plan_is_still_the_cheapest(pages, cost, max_scan, max_pages):
     start, blocks = pages
     plan = make_plan(start, blocks, *cost, max_scan, max_pages)
     assert (plan.last - plan.first).max() < max_pages
@@ -133,7 +131,7 @@ def test_a_page_longer_than_the_longest_scan_is_a_scan_of_its_own():
     assert plan.first.tolist() == [0, 1]
 
 
-def test_the_plan_of_a_million_pages_takes_linear_memory_and_the_paper_recurrence_agrees():
+def test_a_million_pages_take_linear_memory_and_agree_with_the_papers_recurrence():
     random = np.random.default_rng(3)
     start = np.cumsum(random.integers(1, 20, 5000))
     blocks = np.ones(5000, np.int64)

@@ -1,4 +1,4 @@
-"""Search kernels against plain NumPy."""
+"""The search kernels, compared with plain NumPy."""
 
 import numpy as np
 from hypothesis import given
@@ -22,7 +22,7 @@ def pages(draw):
 
 
 @given(parts=pages(), ranges=st.lists(st.tuples(keys, st.integers(-2, 10)), max_size=30))
-def test_locate_finds_exactly_the_pages_whose_keys_span_the_range(parts, ranges):
+def test_locate_finds_exactly_the_pages_that_overlap_the_range(parts, ranges):
     first = np.array([part[0] for part in parts], np.int64)
     last = np.array([part[-1] for part in parts], np.int64)
     ranges = sorted(ranges)
@@ -72,7 +72,7 @@ spans = st.tuples(st.integers(0, 9), st.integers(0, 9))
 
 
 @given(spans=st.lists(spans, max_size=20))
-def test_pages_are_counted_for_the_spans_that_are_not_too_many(spans):
+def test_pages_are_counted_for_a_bounded_number_of_spans(spans):
     counts = np.zeros(9, np.float32)
     count_pages(
         np.array([start for start, _ in spans], int), np.array([stop for _, stop in spans], int), counts

@@ -96,7 +96,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize(("type_", "values"), ORDERED, ids=_name)
-def test_order_is_kept_and_equal_means_equal(type_: pa.DataType, values: st.SearchStrategy[Any]) -> None:
+def test_encoding_preserves_order_and_equality(type_: pa.DataType, values: st.SearchStrategy[Any]) -> None:
     @given(st.lists(values, min_size=2, max_size=6))
     def check(sample: list[Any]) -> None:
         keys, valid = _codec(type_).encode([pa.array(sample, type_)])
@@ -111,7 +111,7 @@ def test_order_is_kept_and_equal_means_equal(type_: pa.DataType, values: st.Sear
 
 
 @pytest.mark.parametrize(("type_", "values"), ORDERED + HASHED, ids=_name)
-def test_slices_nulls_and_equality(type_: pa.DataType, values: st.SearchStrategy[Any]) -> None:
+def test_encoding_of_slices_with_nulls(type_: pa.DataType, values: st.SearchStrategy[Any]) -> None:
     @given(st.lists(values | st.none(), min_size=3, max_size=12))
     def check(sample: list[Any]) -> None:
         codec = _codec(type_)
@@ -137,7 +137,7 @@ def test_slices_nulls_and_equality(type_: pa.DataType, values: st.SearchStrategy
 
 
 @pytest.mark.parametrize(("type_", "values"), HASHED, ids=_name)
-def test_equal_keys_have_equal_hashes_and_others_do_not(type_: pa.DataType, values: Any) -> None:
+def test_keys_have_equal_hashes_if_and_only_if_they_are_equal(type_: pa.DataType, values: Any) -> None:
     @given(st.lists(values, max_size=8))
     def check(sample: list[Any]) -> None:
         codec = _codec(type_)
@@ -148,7 +148,7 @@ def test_equal_keys_have_equal_hashes_and_others_do_not(type_: pa.DataType, valu
     check()
 
 
-def test_composites_hash_all_their_columns() -> None:
+def test_the_hash_of_a_composite_key_depends_on_all_columns() -> None:
     codec = _codec(pa.string(), pa.int32(), pa.float64())
     columns = [
         pa.array(["a", "a", "b", "a"]),
@@ -171,7 +171,7 @@ def test_a_null_in_any_column_makes_the_key_null() -> None:
     assert valid.tolist() == [True, False, False]
 
 
-def test_fewer_hash_bits_collide_and_survive_saving() -> None:
+def test_fewer_hash_bits_collide_and_are_saved() -> None:
     codec = _codec(pa.string(), hash_bits=2)
     keys, _ = codec.encode([pa.array([str(number) for number in range(100)])])
     assert set(keys.tolist()) <= {0, 1, 2, 3}
@@ -195,7 +195,7 @@ def test_fewer_hash_bits_collide_and_survive_saving() -> None:
     ],
     ids=str,
 )
-def test_kinds(type_: pa.DataType, kind: str) -> None:
+def test_the_type_of_a_key_decides_its_kind_of_codec(type_: pa.DataType, kind: str) -> None:
     assert _codec(type_).kind == kind
 
 
@@ -253,14 +253,16 @@ def test_stream_keys_are_widened(given_type: pa.DataType, wanted: pa.DataType, v
     ],
     ids=str,
 )
-def test_what_could_lose_is_refused_with_both_types(given_type: pa.DataType, wanted: pa.DataType) -> None:
+def test_lossy_conversions_are_refused_naming_both_types(
+    given_type: pa.DataType, wanted: pa.DataType
+) -> None:
     with pytest.raises(SchemaError, match="cast the stream's column") as error:
         _codec(wanted).conform([pa.array([], given_type)])
     assert str(given_type) in str(error.value)
     assert str(wanted) in str(error.value)
 
 
-def test_a_value_too_large_for_the_finer_unit_is_an_error() -> None:
+def test_a_value_that_overflows_in_the_finer_unit_is_an_error() -> None:
     with pytest.raises(SchemaError, match="does not fit"):
         _codec(pa.timestamp("ns")).conform([pa.array([1 << 60], pa.timestamp("s"))])
 
@@ -282,7 +284,7 @@ def test_a_value_too_large_for_the_finer_unit_is_an_error() -> None:
         (pa.float64(), [1.5, 0.1, 1e300, None], pa.float32(), [1.5, None, None, None]),
     ],
 )
-def test_a_value_that_no_key_equals_is_null(given_type, values, wanted, equal):
+def test_a_value_that_equals_no_key_becomes_null(given_type, values, wanted, equal):
     (column,) = _codec(wanted).conform([pa.array(values, given_type)], exact=False)
     assert column.equals(
         pa.array(equal, pa.int64()).cast(wanted) if _is_time(wanted) else pa.array(equal, wanted)

@@ -1,4 +1,4 @@
-"""Keys of any two types that can be compared, at the edges of both, against exact arithmetic."""
+"""Keys of any two comparable types, at the limits of both, checked with exact arithmetic."""
 
 import datetime
 from decimal import Decimal
@@ -18,14 +18,14 @@ from tests.odd_keys import TYPES, edges, exact, holds, is_clock, tick
 COMPARABLE = [(given, wanted) for given in TYPES for wanted in TYPES if is_comparable(given, wanted)]
 
 
-def test_many_pairs_are_comparable():
+def test_many_pairs_of_types_are_comparable():
     assert len(COMPARABLE) > 300
     for given, wanted in ((pa.uint64(), pa.int64()), (pa.decimal128(38, 0), pa.decimal128(9, 2))):
         assert (given, wanted) in COMPARABLE
 
 
 @pytest.mark.parametrize("given", TYPES, ids=str)
-def test_a_value_becomes_its_equal_or_null(given):
+def test_a_value_becomes_an_equal_value_or_null(given):
     column = edges(given)
     for wanted in (wanted for one, wanted in COMPARABLE if one.equals(given)):
         found = equal_values(column, wanted)
@@ -42,7 +42,7 @@ RANGED = [
     if not any(map(pa.types.is_fixed_size_binary, (given, wanted))) and "binary" not in str(wanted)
     if not pa.types.is_decimal(wanted) or wanted.precision <= 18
 ]
-"""Pairs for ranges: floats have distances that are rounded, and other keys no order."""
+"""Pairs of types for ranges, without floats, whose distances are rounded, and without unordered keys."""
 
 
 def matched(codec: KeyCodec, bounds: Any, keys: pa.Array) -> set[tuple[int, int]]:
@@ -57,7 +57,7 @@ def matched(codec: KeyCodec, bounds: Any, keys: pa.Array) -> set[tuple[int, int]
 
 
 @pytest.mark.parametrize(("given", "wanted"), RANGED, ids=str)
-def test_ranges_reach_the_keys_that_they_reach_exactly(given, wanted):
+def test_ranges_match_what_exact_arithmetic_says(given, wanted):
     codec = KeyCodec.of(pa.schema([("k", wanted)]), ["k"])
     column, keys = edges(given), edges(wanted)
     values, targets = exact(column), exact(keys)
@@ -78,7 +78,7 @@ def test_ranges_reach_the_keys_that_they_reach_exactly(given, wanted):
 
 
 @pytest.mark.parametrize(("given", "wanted"), RANGED, ids=str)
-def test_distances_reach_the_keys_that_they_reach_exactly(given, wanted):
+def test_distances_match_what_exact_arithmetic_says(given, wanted):
     if pa.types.is_boolean(wanted) or pa.types.is_date64(wanted):
         return
     codec = KeyCodec.of(pa.schema([("k", wanted)]), ["k"])
@@ -112,13 +112,13 @@ def _nanoseconds(distance: datetime.timedelta, type_: pa.DataType) -> int:
     ],
     ids=repr,
 )
-def test_distances_that_are_none_are_refused(distance):
+def test_invalid_distances_are_refused(distance):
     codec = KeyCodec.of(pa.schema([("k", pa.int64())]), ["k"])
     with pytest.raises(OptionError, match="within="):
         Within(codec, "k", distance)
 
 
-def test_types_that_cannot_be_compared_are_refused_before_any_row():
+def test_types_that_cannot_be_compared_are_refused_before_the_first_row():
     codec = KeyCodec.of(pa.schema([("k", pa.int64())]), ["k"])
     for type_ in (pa.string(), pa.float64(), pa.timestamp("s"), pa.bool_()):
         with pytest.raises(SchemaError, match="cast the stream's column"):

@@ -1,4 +1,4 @@
-"""Disk use of a master, counted without its own upkeep."""
+"""Disk use of a master, measured independently of its own upkeep."""
 
 import os
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from adjoin.master.master import Master
 from adjoin.master.versions import Home
 
 SPARED_BYTES = 4 << 20
-"""So much may be used however small a master is."""
+"""Any master may use this much, however small it is."""
 
 
 def used_bytes(path: str | os.PathLike[str]) -> int:
@@ -17,7 +17,7 @@ def used_bytes(path: str | os.PathLike[str]) -> int:
 
 
 def live_bytes(path: str | os.PathLike[str]) -> int:
-    """Pages of the newest version, its index, filter and manifest, and the envelopes of its files."""
+    """Pages of the newest version, its index, filter and manifest, and headers and footers of its files."""
     home = Home(path)
     manifest = home.read_manifest(home.newest())
     total = os.path.getsize(home.manifest_path(manifest.version))
@@ -30,7 +30,7 @@ def live_bytes(path: str | os.PathLike[str]) -> int:
 
 
 def held_bytes(path: str | os.PathLike[str], open_versions: Iterable[int]) -> int:
-    """What open versions, and the one that follows each, have and the newest has not."""
+    """Files of open versions, and of the version after each, that the newest does not have."""
     home = Home(path)
     there = set(home.versions())
     held = {version + step for version in open_versions for step in (0, 1)} & there - {max(there)}
@@ -42,12 +42,12 @@ def held_bytes(path: str | os.PathLike[str], open_versions: Iterable[int]) -> in
 
 
 def assert_bounded(path: str | os.PathLike[str], open_versions: Iterable[int]) -> None:
-    """At most two times the live bytes, and what open versions hold."""
+    """Disk use is at most twice the live bytes, plus what open versions hold."""
     allowed = max(2 * live_bytes(path), SPARED_BYTES) + held_bytes(path, open_versions)
     assert used_bytes(path) <= allowed
 
 
 def named_and_present(master: Master) -> tuple[set[str], set[str]]:
-    """Files that versions name, and files that are there."""
+    """The files that versions name, and the files that exist."""
     home = Home(master.path)
     return home.named_files(), {name for part in home.file_dirs for name in os.listdir(part)}

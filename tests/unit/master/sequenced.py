@@ -1,4 +1,4 @@
-"""What changes under a sequence must amount to, one key and one batch at a time."""
+"""A model of changes with a sequence, which applies one key and one batch at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
 from adjoin.master.verify import load_index
 
-_START = datetime(2020, 1, 1)  # noqa: DTZ001 (timestamps without zone exist)
+_START = datetime(2020, 1, 1)  # noqa: DTZ001 (timestamps without a time zone exist)
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Change:
 
 @dataclass
 class Model:
-    """Per key the change with the greatest sequence, then of the latest batch; plain changes as they come."""
+    """Per key, the change with the greatest sequence, the latest of equal ones; plain changes in order."""
 
     start: list[tuple[int, str]]
     held: dict[int, list[str]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Model:
             self.held.setdefault(key, []).append(value)
 
     def apply(self, batch: Sequence[Change], values: list[Any], *, by_tie: bool = False) -> None:
-        """Changes under a sequence whose values, in order, are given."""
+        """Apply changes with a sequence, given the values of the sequence in ascending order."""
         last: dict[int, tuple[int, int, int]] = {}
         for place, change in enumerate(batch):
             rank = (_rank(change.changed, values), change.tie if by_tie else 0, place)
@@ -89,7 +89,7 @@ def as_rows(rows: Sequence[tuple[int, str]], kind: str) -> pa.Table:
 
 
 def as_changes(batch: Sequence[Change], kind: str, sequence: pa.DataType) -> pa.Table:
-    """With the columns `changed`, the sequence, and `tie`, which the master lacks."""
+    """Changes with the columns `changed` (the sequence) and `tie`, which the master lacks."""
     table = as_rows([(change.key, change.value) for change in batch], kind)
     return (
         table.append_column("_op", pa.array([change.operation for change in batch], pa.string()))
@@ -100,7 +100,7 @@ def as_changes(batch: Sequence[Change], kind: str, sequence: pa.DataType) -> pa.
 
 def latest_table(master: Master) -> pa.Table | None:
     """The relation of latest changes."""
-    latest = master._manifest.latest
+    latest = master.manifest.latest
     if latest is None:
         return None
     relation = latest.relation
@@ -109,7 +109,7 @@ def latest_table(master: Master) -> pa.Table | None:
 
 
 def latest_rows(master: Master, kind: str, values: pa.Array) -> dict[int, tuple[int, bool]]:
-    """For each key, given by its number, which of the values is recorded and whether it was a delete."""
+    """For each key, by number: which of the values is recorded, and whether it was a delete."""
     table = latest_table(master)
     if table is None:
         return {}

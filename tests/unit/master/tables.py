@@ -1,4 +1,4 @@
-"""Tables and masters that the tests of the master share."""
+"""Tables and masters for the tests of the master."""
 
 import datetime as dt
 import os
@@ -17,23 +17,23 @@ from adjoin.master.master import Master
 from adjoin.master.progress import Progress
 from adjoin.master.versions import Home
 
-INSTANT = dt.datetime(2024, 2, 29, 12, 30, 15)  # noqa: DTZ001 (timestamps without zone exist)
+INSTANT = dt.datetime(2024, 2, 29, 12, 30, 15)  # noqa: DTZ001 (timestamps without a time zone exist)
 
 
 def rows_of(master: Master) -> pa.Table:
-    """The user's columns of all pages, in the order of the index."""
+    """The user's columns of all pages, in index order."""
     pages = np.arange(master.pages)
     return read_pages(master.stored, master.files, master.index, pages).select(master.schema.names)
 
 
 def stored_rows(master: Master) -> pa.Table:
-    """The same read with nothing but pyarrow: the data files from beginning to end."""
+    """The same rows, read from the data files with nothing but pyarrow."""
     tables = [pa.ipc.open_file(file.path).read_all() for file in master.files]
     return pa.concat_tables(tables) if tables else master.stored_schema.empty_table()
 
 
 def build_master(source: Any, key: str | Sequence[str], path: Path | str, **options: Any) -> Master:
-    """As Master.build, with the options that are there for tests alone."""
+    """Like Master.build, with the options that exist only for tests."""
     build(source, key, Home(path), BuildOptions(**options), Progress(False))
     return Master.open(path)
 
@@ -55,7 +55,7 @@ def products(rows: int, seed: int = 0, *, space: int | None = None, text_bytes: 
 
 
 def changes(rows: Sequence[tuple[str, Any, Any]], key_type: pa.DataType) -> pa.Table:
-    """Operation, key and value of each change as a change set for columns `key` and `value`."""
+    """A change set with columns `key` and `value`, from the operation, key and value of each change."""
     operation, key, value = zip(*rows, strict=True) if rows else ((), (), ())
     return pa.table(
         {
@@ -71,7 +71,7 @@ def files_below(path: Path | str) -> list[str]:
 
 
 def _values(count: int) -> dict[str, tuple[pa.DataType, list[Any]]]:
-    """For every type a master stores some values, without nulls."""
+    """Some values, without nulls, of every type that a master stores."""
     draw = random.Random(7)
     numbers = [draw.randrange(-100, 100) for _ in range(count)]
     words = ["é" * (number % 5) + str(number) for number in numbers]

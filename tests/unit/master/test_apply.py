@@ -42,7 +42,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def model(rows: list[tuple[Any, Any]], steps: list[tuple[str, Any, Any]]) -> list[tuple[Any, Any]]:
-    """What apply must amount to: one change after the other."""
+    """The expected result of apply: one change after the other."""
     for operation, key, value in steps:
         if operation != "insert":
             rows = [row for row in rows if not _equal(row[0], key)]
@@ -72,7 +72,7 @@ _step = st.tuples(
     hash_bits=st.sampled_from([2, 64]),
 )
 @pytest.mark.parametrize("kind", _KEYS)
-def test_equals_changing_one_row_at_a_time(
+def test_the_result_is_that_of_changing_one_row_at_a_time(
     kind: str,
     data: st.DataObject,
     start: list[tuple[int, int]],
@@ -93,7 +93,7 @@ def test_equals_changing_one_row_at_a_time(
     )
     for at in range(data.draw(st.integers(1, 3))):
         drawn = data.draw(st.lists(_step, max_size=25))
-        # Each step is repeated over neighbouring keys, so that one change set fills and empties pages.
+        # Each step is repeated over neighboring keys, so that one change set fills and empties pages.
         steps = [
             (operation, key_of((key + offset) % space), "w" * size)
             for operation, key, size, many in drawn
@@ -129,7 +129,7 @@ def test_only_touched_pages_are_written(tmp_path: Path) -> None:
     assert newest_file.num_record_batches == 1
 
 
-def test_a_page_that_still_fits_stays_one_and_an_overflowing_one_is_split(tmp_path: Path) -> None:
+def test_a_page_is_split_only_when_it_overflows(tmp_path: Path) -> None:
     master = _simple(tmp_path / "m", fill=0.7)
     first = int(master.index.first[2])
     few = master.apply(changes([("insert", first + 1, "y" * 50)] * 3, pa.int64()))
@@ -140,14 +140,14 @@ def test_a_page_that_still_fits_stays_one_and_an_overflowing_one_is_split(tmp_pa
     many.verify()
 
 
-def test_deletes_that_hit_nothing_commit_nothing(tmp_path: Path) -> None:
+def test_deletes_of_missing_keys_commit_nothing(tmp_path: Path) -> None:
     master = _simple(tmp_path / "m")
     assert master.apply(changes([("delete", 501, None)], pa.int64())).version == 1
     assert master.apply(changes([], pa.int64())).version == 1
     assert len(files_below(tmp_path / "m" / "data")) == 1
 
 
-def test_an_emptied_page_disappears_and_so_does_its_file(tmp_path: Path) -> None:
+def test_a_page_without_rows_is_dropped_with_its_file(tmp_path: Path) -> None:
     master = _simple(tmp_path / "m")
     everything = [("delete", key, None) for key in range(0, 2000, 2)]
     empty = master.apply(changes(everything, pa.int64()))
@@ -158,7 +158,7 @@ def test_an_emptied_page_disappears_and_so_does_its_file(tmp_path: Path) -> None
     assert rows_of(again)["key"].to_pylist() == [3, 7, 7]
 
 
-def test_many_changes_into_an_empty_master_in_little_memory(tmp_path: Path) -> None:
+def test_many_changes_to_an_empty_master_in_little_memory(tmp_path: Path) -> None:
     master = _simple(tmp_path / "m", rows=0)
     steps = [("insert", key * 7919 % 5000, "z" * 30) for key in range(5000)]
     newer = master.apply(changes(steps, pa.int64()), memory=1 << 15)
@@ -167,7 +167,7 @@ def test_many_changes_into_an_empty_master_in_little_memory(tmp_path: Path) -> N
     assert newer.pages < 1.2 * _simple(tmp_path / "n", rows=5000).pages
 
 
-def test_a_key_group_over_many_pages_goes_as_one(tmp_path: Path) -> None:
+def test_all_rows_of_a_key_are_deleted_across_pages(tmp_path: Path) -> None:
     keys = [1] * 50 + [5] * 2000 + [9] * 50
     for name, key_type, memory in [("a", pa.int64(), 1 << 13), ("b", pa.string(), 1 << 28)]:
         values = keys if name == "a" else [str(key) for key in keys]
@@ -179,7 +179,7 @@ def test_a_key_group_over_many_pages_goes_as_one(tmp_path: Path) -> None:
         assert rows_of(newer)["value"].to_pylist().count("one") == 1
 
 
-def test_keys_with_the_same_hash_are_told_apart(tmp_path: Path) -> None:
+def test_keys_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:
     keys = [f"k{number}" for number in range(300)]
     table = pa.table({"key": keys, "value": keys})
     master = build_master(table, "key", tmp_path / "m", page_bytes=4096, hash_bits=1)
@@ -200,7 +200,7 @@ def test_composite_keys(tmp_path: Path) -> None:
     assert multiset(rows_of(newer)) == multiset(expected)
 
 
-def test_a_transaction_is_applied_once(tmp_path: Path) -> None:
+def test_a_named_change_set_is_applied_once(tmp_path: Path) -> None:
     master = _simple(tmp_path / "m")
     step = changes([("insert", 4, "again")], pa.int64())
     first = master.apply(step, txn="load-1")
@@ -211,7 +211,7 @@ def test_a_transaction_is_applied_once(tmp_path: Path) -> None:
     assert second.rows == 1002
 
 
-def test_an_empty_change_set_with_a_transaction_is_recorded(tmp_path: Path) -> None:
+def test_an_empty_change_set_with_a_name_is_recorded(tmp_path: Path) -> None:
     master = _simple(tmp_path / "m")
     newer = master.apply(changes([], pa.int64()), txn="nothing")
     assert newer.version == 2
@@ -219,7 +219,9 @@ def test_an_empty_change_set_with_a_transaction_is_recorded(tmp_path: Path) -> N
     assert newer.apply(changes([("delete", 0, None)], pa.int64()), txn="nothing").version == 2
 
 
-def test_only_so_many_transactions_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_names_of_change_sets_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert manifest_module.TXNS_KEPT == 10_000
     monkeypatch.setattr(manifest_module, "TXNS_KEPT", 2)
     master = _simple(tmp_path / "m", rows=5)
@@ -262,7 +264,7 @@ def _race(path: str, name: str, barrier: Any, results: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_of_two_writers_one_wins(kind: str, tmp_path: Path) -> None:
+def test_one_of_two_concurrent_writers_wins(kind: str, tmp_path: Path) -> None:
     master = _simple(tmp_path / "m")
     context: Any = multiprocessing.get_context("spawn")
     make, barrier, results = context.Process, context.Barrier(2), context.Queue()
@@ -282,9 +284,7 @@ def test_of_two_writers_one_wins(kind: str, tmp_path: Path) -> None:
     assert len(winners) >= 1
 
 
-def test_a_conflict_at_the_last_moment_leaves_no_garbage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conflict_at_the_commit_leaves_no_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     master = _simple(tmp_path / "m")
     commit = Home.commit
 
@@ -294,7 +294,7 @@ def test_a_conflict_at_the_last_moment_leaves_no_garbage(
         commit(home, manifest)
 
     monkeypatch.setattr(Home, "commit", late)
-    with pytest.raises(ConflictError, match="version 2 has been committed since"):
+    with pytest.raises(ConflictError, match=r"version 2 of .* was committed after version 1"):
         master.apply(changes([("upsert", 2, "late")], pa.int64()))
     newest = Master.open(master.path)
     newest.verify()
@@ -320,7 +320,7 @@ def test_a_conflict_at_the_last_moment_leaves_no_garbage(
     ],
     ids=str,
 )
-def test_wrong_changes_are_named_and_nothing_is_committed(
+def test_invalid_changes_are_reported_and_not_committed(
     step: dict[str, Any], error: type[Exception], match: str, tmp_path: Path
 ) -> None:
     master = _simple(tmp_path / "m", rows=10)
@@ -330,7 +330,7 @@ def test_wrong_changes_are_named_and_nothing_is_committed(
     assert master.vacuum().files == 0
 
 
-def test_changes_come_as_table_batch_or_reader_and_in_related_types(tmp_path: Path) -> None:
+def test_changes_can_be_tables_batches_or_readers_of_related_types(tmp_path: Path) -> None:
     master = _simple(tmp_path / "m", rows=10)
     step = pa.table(
         {
@@ -363,9 +363,7 @@ _ITEM = pa.struct([("a", pa.float32()), ("b", pa.list_(pa.int32()))])
     ],
     ids=str,
 )
-def test_values_inside_others_change_their_type_only_without_loss(
-    given: pa.StructType, fits: bool, tmp_path: Path
-) -> None:
+def test_nested_values_are_cast_only_without_loss(given: pa.StructType, fits: bool, tmp_path: Path) -> None:
     old = pa.table({"key": [1], "items": pa.array([[{"a": None, "b": [1, None]}]], pa.list_(_ITEM))})
     master = Master.build(old, "key", tmp_path / "m")
     numbers = None if given.field(-1).type == pa.list_(pa.string()) else [1, None]
@@ -378,7 +376,7 @@ def test_values_inside_others_change_their_type_only_without_loss(
         master.apply(step)
 
 
-def test_a_dictionary_of_long_texts_is_decoded_a_few_rows_at_a_time(
+def test_a_dictionary_of_long_strings_is_decoded_a_few_rows_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added: list[int] = []
@@ -399,8 +397,8 @@ def test_a_dictionary_of_long_texts_is_decoded_a_few_rows_at_a_time(
     assert max(added) < 1.1 * (1 << 16)
 
 
-def test_pages_in_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every small change leaves its pages in a file of its own."""
+def test_pages_can_be_in_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every small change writes its pages to a file of its own."""
     monkeypatch.setattr("adjoin.master.data_file._MOST_OPEN_FILES", 3)
     opened: set[int] = set()
     open_to_read, close = files.open_to_read, os.close
@@ -428,7 +426,7 @@ def test_pages_in_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("txn", ["", 5, b"load", ("a",)], ids=repr)
-def test_a_transaction_has_a_name(txn: Any, tmp_path: Path) -> None:
+def test_names_of_change_sets_are_validated(txn: Any, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="txn="):
         _simple(tmp_path / "m", rows=10).apply(changes([("delete", 1, None)], pa.int64()), txn=txn)
 
@@ -447,7 +445,7 @@ def test_deletes_need_only_the_key(tmp_path: Path) -> None:
         newer.apply(pa.table({"key": [3], "_op": ["upsert"], "value": pa.array([None], pa.string())}))
 
 
-def test_the_filter_follows_and_grows(tmp_path: Path) -> None:
+def test_the_filter_is_updated_and_grows(tmp_path: Path) -> None:
     master = Master.build(products(1000), "id", tmp_path / "m", filter_bits=8)
     assert master.filter is not None
     small = master.filter.nbytes
@@ -460,7 +458,7 @@ def test_the_filter_follows_and_grows(tmp_path: Path) -> None:
     assert master.filter.contains(np.arange(10_000, 60_000)).mean() < 0.2
 
 
-def test_order_by_tells_which_change_is_later(tmp_path: Path) -> None:
+def test_order_by_decides_which_change_is_later(tmp_path: Path) -> None:
     steps = changes(
         [("upsert", 2, "late"), ("upsert", 2, "early"), ("delete", 4, None), ("insert", 4, "c")], pa.int64()
     )
@@ -477,7 +475,7 @@ def test_order_by_tells_which_change_is_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["int64", "string"])
 @pytest.mark.parametrize("memory", [1 << 12, 1 << 28])
-def test_order_by_is_the_order_of_time_however_rows_come(tmp_path: Path, kind: str, memory: int) -> None:
+def test_order_by_holds_whatever_the_order_of_rows(tmp_path: Path, kind: str, memory: int) -> None:
     key_type, key_of = _KEYS[kind]
     draw = np.random.default_rng(5)
     operations = draw.choice(["upsert", "delete", "insert"], 600)
@@ -491,12 +489,12 @@ def test_order_by_is_the_order_of_time_however_rows_come(tmp_path: Path, kind: s
     assert multiset(rows_of(newer)) == multiset(_table(model([], steps), key_type))
 
 
-def test_what_orders_changes_is_checked(tmp_path: Path) -> None:
+def test_columns_to_order_by_are_validated(tmp_path: Path) -> None:
     master = _simple(tmp_path / "m", rows=5)
     step = changes([("upsert", 2, "x")], pa.int64())
     with pytest.raises(SchemaError, match=r"lack the columns to order by \['at'\]"):
         master.apply(step, order_by="at")
-    with pytest.raises(SchemaError, match="'at' orders the changes and has nulls"):
+    with pytest.raises(SchemaError, match="'at' orders the changes but has nulls"):
         master.apply(step.append_column("at", pa.array([None], pa.int32())), order_by="at")
     with pytest.raises(SchemaError, match=r"'at' of type list.* has no order"):
         master.apply(step.append_column("at", pa.array([[1]])), order_by="at")
@@ -505,9 +503,7 @@ def test_what_orders_changes_is_checked(tmp_path: Path) -> None:
             master.apply(step, order_by=wrong)  # type: ignore[arg-type]
 
 
-def test_numbered_change_sets_are_recognised_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbered_change_sets_are_recognized_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_module, "TXNS_KEPT", 2)
     master = _simple(tmp_path / "m", rows=5)
     step = changes([("insert", 1, "x")], pa.int64())
@@ -526,7 +522,7 @@ def test_numbered_change_sets_are_recognised_for_ever(
 @pytest.mark.parametrize(
     "txn", ["", 7, ("a",), ("a", -1), ("a", True), ("", 1), ("a", "b"), ("a", 1, 2), ["a", 1]]
 )
-def test_names_of_change_sets_are_checked(tmp_path: Path, txn: Any) -> None:
+def test_numbers_of_change_sets_are_validated(tmp_path: Path, txn: Any) -> None:
     master = _simple(tmp_path / "m", rows=5)
     with pytest.raises(OptionError, match="txn="):
         master.apply(changes([], pa.int64()), txn)

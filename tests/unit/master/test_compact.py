@@ -28,7 +28,7 @@ def _upserts(keys: list[int], value: str) -> pa.Table:
 
 
 def _scattered(path: Path, rows: int = 4000, commits: int = 12, **options: Any) -> Master:
-    """A master whose pages lie in many files, most of which are garbage."""
+    """A master with pages in many files that are mostly garbage."""
     master = build_master(_table(range(rows)), "key", path, page_bytes=4096, **options)
     for commit in range(commits):
         keys = list(range(commit % 3, rows, 97))
@@ -52,7 +52,7 @@ def test_compacting_keeps_every_row_and_page(filter_bits: int, tmp_path: Path) -
     assert compacted.compact().version == compacted.version
 
 
-def test_a_compacted_master_takes_little_more_than_its_pages(tmp_path: Path) -> None:
+def test_a_compacted_master_is_little_larger_than_its_pages(tmp_path: Path) -> None:
     path = tmp_path / "m"
     master = _scattered(path)
     before = used_bytes(path)
@@ -81,7 +81,7 @@ def test_pages_thinned_out_by_deletes_are_merged(tmp_path: Path) -> None:
     again.verify()
 
 
-def test_rows_of_very_different_lengths_are_merged_only_where_that_helps(tmp_path: Path) -> None:
+def test_pages_with_rows_of_different_lengths_are_merged_only_where_it_helps(tmp_path: Path) -> None:
     values = ["x" * 3000 if key < 500 else "x" for key in range(20_000)]
     table = pa.table({"key": pa.array(range(20_000), pa.int64()), "value": values})
     master = build_master(table, "key", tmp_path / "m", page_bytes=4096)
@@ -90,7 +90,7 @@ def test_rows_of_very_different_lengths_are_merged_only_where_that_helps(tmp_pat
     compacted.verify()
 
 
-def test_a_master_of_several_layouts(tmp_path: Path) -> None:
+def test_a_master_with_several_layouts_is_compacted_to_one(tmp_path: Path) -> None:
     master = _scattered(tmp_path / "m", rows=1500, commits=4)
     master = master.evolve(add={"color": "string"}, rename={"value": "text"})
     more = pa.table({"_op": ["upsert"] * 3, "key": [5, 700, 1499], "text": ["a"] * 3, "color": ["red"] * 3})
@@ -104,7 +104,7 @@ def test_a_master_of_several_layouts(tmp_path: Path) -> None:
     wide.verify()
 
 
-def test_latest_changes_are_compacted_too(tmp_path: Path) -> None:
+def test_records_of_latest_changes_are_compacted_too(tmp_path: Path) -> None:
     master = build_master(_table(range(3000)), "key", tmp_path / "m", page_bytes=4096)
     for number in range(6):
         keys = list(range(500 * number, 500 * number + 500))
@@ -122,7 +122,7 @@ def test_latest_changes_are_compacted_too(tmp_path: Path) -> None:
     assert multiset(rows_of(compacted.apply(late, sequence="at"))) == multiset(rows_of(compacted))
 
 
-def test_damage_is_found_before_it_is_copied(tmp_path: Path) -> None:
+def test_damaged_pages_are_not_copied(tmp_path: Path) -> None:
     master = _scattered(tmp_path / "m", commits=3)
     path = Path(master.files[0].path)
     data = bytearray(path.read_bytes())
@@ -135,7 +135,7 @@ def test_damage_is_found_before_it_is_copied(tmp_path: Path) -> None:
 
 
 def _before_the_commit(monkeypatch: pytest.MonkeyPatch, rival: Callable[[], object]) -> None:
-    """Let a rival act once, just before the first commit."""
+    """Let a rival act once, right before the first commit."""
     commit = Home.commit
 
     def late(home: Home, manifest: Any) -> None:
@@ -146,7 +146,7 @@ def _before_the_commit(monkeypatch: pytest.MonkeyPatch, rival: Callable[[], obje
     monkeypatch.setattr(Home, "commit", late)
 
 
-def test_changes_that_were_prepared_before_a_compaction_are_committed_after_it(
+def test_changes_prepared_before_a_compaction_are_committed_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = _scattered(tmp_path / "m", filter_bits=8)
@@ -160,7 +160,7 @@ def test_changes_that_were_prepared_before_a_compaction_are_committed_after_it(
     assert named == present
 
 
-def test_a_master_object_from_before_a_compaction_can_be_changed(tmp_path: Path) -> None:
+def test_a_master_opened_before_a_compaction_can_be_changed(tmp_path: Path) -> None:
     master = _scattered(tmp_path / "m")
     master.compact()
     newer = master.apply(_upserts([3], "new"))
@@ -169,7 +169,7 @@ def test_a_master_object_from_before_a_compaction_can_be_changed(tmp_path: Path)
         master.apply(_upserts([3], "stale"))
 
 
-def test_a_compaction_that_is_overtaken_moves_what_is_left(
+def test_a_compaction_overtaken_by_a_writer_moves_the_remaining_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = _scattered(tmp_path / "m")
@@ -187,9 +187,7 @@ def test_a_compaction_that_is_overtaken_moves_what_is_left(
     assert named == present
 
 
-def test_a_compaction_that_is_overtaken_by_one_gives_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compaction_overtaken_by_another_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     master = _scattered(tmp_path / "m")
     _before_the_commit(monkeypatch, lambda: Master.open(master.path).compact())
     compacted = master.compact()
@@ -199,7 +197,7 @@ def test_a_compaction_that_is_overtaken_by_one_gives_way(
     assert named == present
 
 
-def test_a_numbered_change_around_compactions_is_settled_and_repeated(tmp_path: Path) -> None:
+def test_a_numbered_change_is_settled_and_repeated_across_compactions(tmp_path: Path) -> None:
     master = _scattered(tmp_path / "m")
     seen: list[int] = []
 
@@ -222,7 +220,7 @@ def test_a_numbered_change_around_compactions_is_settled_and_repeated(tmp_path: 
     assert len(seen) == 1
 
 
-def test_upkeep_can_be_switched_off(tmp_path: Path) -> None:
+def test_upkeep_can_be_turned_off(tmp_path: Path) -> None:
     master = build_master(_table(range(100)), "key", tmp_path / "m")
     for number in range(30):
         master = master.apply(_upserts([number], "new"), keep=False if number % 2 else None)
@@ -233,7 +231,7 @@ def test_upkeep_can_be_switched_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, -1, 1.5, "all", True])
-def test_what_is_no_number_of_versions_is_refused(keep: Any, tmp_path: Path) -> None:
+def test_invalid_numbers_of_versions_are_refused(keep: Any, tmp_path: Path) -> None:
     master = build_master(_table(range(10)), "key", tmp_path / "m")
     with pytest.raises(OptionError, match="keep="):
         master.apply(_upserts([1], "new"), keep=keep)
@@ -241,7 +239,7 @@ def test_what_is_no_number_of_versions_is_refused(keep: Any, tmp_path: Path) -> 
 
 
 def _files(sizes: list[int], live: list[int]) -> tuple[list[DataFile], PageIndex]:
-    """Files of so many blocks with so many live blocks, a page each."""
+    """Files with the given numbers of blocks and live blocks; every live block is a page."""
     data_files = [DataFile(str(at), "", size * BLOCK_BYTES, 0, 0, 0) for at, size in enumerate(sizes)]
     file = np.repeat(np.arange(len(live)), live).astype(np.int32)
     keys = np.arange(len(file), dtype=np.int64)
@@ -249,8 +247,8 @@ def _files(sizes: list[int], live: list[int]) -> tuple[list[DataFile], PageIndex
     return data_files, PageIndex(keys, keys, file, ones, ones, ones, keys.astype(np.uint64))
 
 
-def test_what_a_commit_moves_is_bounded_and_enough() -> None:
-    """For random files the rules of `moving` hold after a commit, by no more work than stated."""
+def test_a_commit_moves_enough_and_no_more_than_stated() -> None:
+    """For random files, the rules of `page_moves` hold after a commit, at no more than the stated cost."""
     rng = random.Random(7)
     for _ in range(200):
         sizes = [rng.choice([1, 16, 300, 2000, 9000]) for _ in range(rng.randint(1, 40))]
@@ -267,7 +265,7 @@ def test_what_a_commit_moves_is_bounded_and_enough() -> None:
         assert set(worth_emptying(data_files, index).tolist()) >= chosen or len(chosen) == 0
 
 
-def test_few_small_files_stay_apart() -> None:
+def test_a_few_small_files_are_not_merged() -> None:
     data_files, index = _files([20] * 7, [20] * 7)
     assert len(files_to_empty(data_files, index)) == 0
     data_files, index = _files([20] * 8 + [100_000], [20] * 8 + [100_000])
@@ -275,7 +273,7 @@ def test_few_small_files_stay_apart() -> None:
 
 
 class _Model:
-    """What a master should hold, and its history of small changes."""
+    """The expected rows of a master, and a history of small changes."""
 
     def __init__(self, path: Path, rows: int, seed: int) -> None:
         self.path = path
@@ -305,7 +303,7 @@ class _Model:
 
 
 def _run(model: _Model, commits: int) -> None:
-    """Commits with reopening, and now and then a reader that stays for some time."""
+    """Commit with reopening, and occasionally open a reader that stays for a while."""
     pinned: list[Master] = []
     for number in range(commits):
         base = model.master.version
@@ -329,7 +327,7 @@ def test_small_changes_keep_disk_use_within_bounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_400_small_changes_of_7_megabytes_stay_within_two_times_that(tmp_path: Path) -> None:
+def test_400_small_changes_of_7_megabytes_use_at_most_twice_that(tmp_path: Path) -> None:
     model = _Model(tmp_path / "m", 60_000, seed=2)
     assert used_bytes(tmp_path / "m") > 7e6
     _run(model, 400)
@@ -338,5 +336,5 @@ def test_400_small_changes_of_7_megabytes_stay_within_two_times_that(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_5000_commits_stay_within_two_times_the_live_bytes(tmp_path: Path) -> None:
+def test_5000_commits_use_at_most_twice_the_live_bytes(tmp_path: Path) -> None:
     _run(_Model(tmp_path / "m", 20_000, seed=3), 5000)

@@ -1,4 +1,4 @@
-"""Reading pages: the queue and the threads give the same, and what goes wrong has a name."""
+"""Reading pages: the queue and the threads give the same result, and errors name the file."""
 
 import os
 
@@ -39,7 +39,7 @@ DISKS = {
 
 @pytest.mark.parametrize("name", DISKS)
 @pytest.mark.parametrize("share", [1, 7, 300])
-def test_every_way_to_read_gives_the_same_rows(master, name, share):
+def test_all_ways_of_reading_give_the_same_rows(master, name, share):
     disk = DISKS[name]()
     keys = np.arange(0, ROWS, share)
     result, metrics = read(master, keys, disk)
@@ -50,15 +50,15 @@ def test_every_way_to_read_gives_the_same_rows(master, name, share):
         assert metrics["bytes_read"] == metrics["pages_read"] * 8192
 
 
-def test_gaps_longer_than_the_scratch_region_are_read_over(master):
-    """With very long scans most of what is read is not wanted."""
+def test_gaps_can_be_longer_than_the_scratch_region(master):
+    """With very long scans, most of the bytes read are not wanted."""
     result, metrics = read(master, np.array([0, ROWS - 1]), Disk(cost=Cost(1.0, 1e-9)), max_scan=10**6)
     assert result.num_rows == 2
     assert metrics["seeks"] == 1
     assert metrics["bytes_read"] > 100 * 8192
 
 
-def test_without_asynchronous_reads_threads_do_the_work(master, monkeypatch):
+def test_threads_read_where_there_are_no_asynchronous_reads(master, monkeypatch):
     monkeypatch.setattr(async_queue, "_CALLS", {})
     disk = Disk()
     assert disk.name.startswith("threads")
@@ -66,7 +66,7 @@ def test_without_asynchronous_reads_threads_do_the_work(master, monkeypatch):
 
 
 @pytest.mark.parametrize("make", [Disk, lambda: Disk(direct=False)])
-def test_a_file_cut_short_or_gone_is_named(tmp_path, make):
+def test_a_truncated_or_missing_file_is_named(tmp_path, make):
     table = pa.table({"id": np.arange(ROWS), "text": ["x" * 100] * ROWS})
     master = Master.build(table, key="id", path=tmp_path / "master")
     path = master.files[0].path
@@ -120,9 +120,7 @@ def test_the_cost_is_measured_once_per_file_system_and_remembered(tmp_path, monk
 
 
 @pytest.mark.parametrize("home", [None, "/proc/nowhere", "not/absolute"])
-def test_without_a_home_that_can_be_written_the_cost_is_measured_once_all_the_same(
-    tmp_path, monkeypatch, home
-):
+def test_without_a_writable_home_the_cost_is_still_measured_only_once(tmp_path, monkeypatch, home):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     if home is None:
         monkeypatch.delenv("HOME", raising=False)
@@ -142,7 +140,7 @@ def test_without_a_home_that_can_be_written_the_cost_is_measured_once_all_the_sa
 
 
 @pytest.mark.parametrize("notes", ["", "[]", "{}}", '{"NAME": 1}', '{"NAME": [0, -1]}', '{"NAME": [NaN, 1]}'])
-def test_notes_that_make_no_sense_are_not_believed(tmp_path, monkeypatch, notes):
+def test_remembered_costs_that_are_impossible_are_ignored(tmp_path, monkeypatch, notes):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(device, "_SMALLEST_SAMPLE_BYTES", 1 << 20)
@@ -156,7 +154,7 @@ def test_notes_that_make_no_sense_are_not_believed(tmp_path, monkeypatch, notes)
     disk.close()
 
 
-def test_little_data_is_not_measured(tmp_path, monkeypatch):
+def test_small_files_are_not_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(device, "measure_cost", None)
     file = tmp_path / "sample"
     file.write_bytes(b"x" * 10_000)
@@ -165,7 +163,7 @@ def test_little_data_is_not_measured(tmp_path, monkeypatch):
     disk.close()
 
 
-def test_a_simulated_disk_costs_time_on_the_clock_alone(master):
+def test_a_simulated_disk_advances_only_the_simulated_clock(master):
     clock = SimulatedClock()
     disk = SimulatedDisk(clock, Cost(0.5, 0.25))
     _, metrics = read(master, np.array([0, ROWS - 1]), disk, clock=clock)
@@ -173,7 +171,7 @@ def test_a_simulated_disk_costs_time_on_the_clock_alone(master):
     assert clock.now() == pytest.approx(2 * 0.5 + 4 * 0.25)
 
 
-def test_the_same_keys_are_read_in_longer_scans_the_dearer_positioning_is(master):
+def test_scans_get_longer_as_positioning_gets_more_expensive(master):
     seeks = {}
     for name, cost in (("ssd", SSD), ("hard disk", HARD_DISK), ("object store", OBJECT_STORE)):
         clock = SimulatedClock()

@@ -1,4 +1,4 @@
-"""The index and the filter where they lie in their files: searched as in memory, and never believed."""
+"""The index and the filter in their mapped files: searched like those in memory, and never trusted."""
 
 import os
 
@@ -19,7 +19,7 @@ from tests.unit.master.tables import build_master, products
 
 
 def index_of(pages: int, seed: int, widest: int = 20) -> PageIndex:
-    """Entries in the order of keys; pages share keys now and then."""
+    """Entries in key order; some pages share keys."""
     random = np.random.default_rng(seed)
     ends = np.cumsum(random.integers(0, widest, 2 * pages))
     file, block, blocks, rows = random.integers(1, 1000, (4, pages), np.int32)
@@ -31,14 +31,23 @@ def mapped(data: pa.Buffer) -> np.ndarray:
     return np.frombuffer(bytearray(data), np.uint8)
 
 
-def damaged(where: str) -> CorruptionError:
-    return CorruptionError(where)
+class Unverified:
+    """A mapped file whose bytes a test changes."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.bytes = data
+
+    def check(self) -> None:
+        return
+
+    def damage(self, where: str) -> CorruptionError:
+        return CorruptionError(where)
 
 
 def checked(index: PageIndex) -> tuple[CheckedIndex, np.ndarray]:
-    """The index over bytes that can be changed."""
+    """The index, and its bytes, which a test can change."""
     data = mapped(index.to_bytes())
-    return CheckedIndex(data, lambda: None, damaged), data
+    return CheckedIndex(Unverified(data)), data
 
 
 @given(
@@ -47,7 +56,7 @@ def checked(index: PageIndex) -> tuple[CheckedIndex, np.ndarray]:
     keys=st.lists(st.integers(-5, 3000), max_size=40),
     reach=st.sampled_from([0, 1, 30, 2000, -1]),
 )
-def test_searching_in_the_file_finds_what_searching_in_memory_does(pages, seed, keys, reach):
+def test_searching_the_file_gives_the_result_of_searching_in_memory(pages, seed, keys, reach):
     index = index_of(pages, seed)
     low = np.sort(np.array(keys, np.int64))
     both = checked(index)[0].locate(low, low + reach)
@@ -56,7 +65,7 @@ def test_searching_in_the_file_finds_what_searching_in_memory_does(pages, seed, 
 
 
 @given(pages=st.integers(1, 150), seed=st.integers(0, 99))
-def test_entries_of_the_file_are_those_that_were_written(pages, seed):
+def test_entries_are_read_back_as_they_were_written(pages, seed):
     index = index_of(pages, seed)
     chosen = np.random.default_rng(seed).integers(0, pages, 50)
     assert checked(index)[0].take(chosen).to_bytes().equals(index.take(chosen).to_bytes())
@@ -67,8 +76,8 @@ def test_entries_of_the_file_are_those_that_were_written(pages, seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_change_of_the_file_goes_unnoticed_by_what_it_concerns(seed):
-    """Every answer is the right one, or names the block; both happen."""
+def test_a_changed_file_never_gives_a_wrong_answer(seed):
+    """Every answer is right, or an error names the block; both happen."""
     index = index_of(300, seed)
     random = np.random.default_rng(seed)
     low = np.sort(random.integers(0, int(index.last[-1]) + 5, 20))
@@ -89,19 +98,19 @@ def test_no_change_of_the_file_goes_unnoticed_by_what_it_concerns(seed):
     assert refused > 0
 
 
-def test_every_changed_word_of_an_entry_is_found():
+def test_a_change_of_any_word_of_an_entry_is_found():
     index = index_of(40, 1)
     for name in ("first", "last", "file", "block", "blocks", "rows", "checksum"):
         it, data = checked(index)
         begin = data.tobytes().index(getattr(index, name).tobytes())
         data[begin + 33 * getattr(index, name).itemsize] ^= 1
         it.take(np.arange(32))
-        with pytest.raises(CorruptionError, match="block 1, which has the entries of pages 32 to 39"):
+        with pytest.raises(CorruptionError, match=r"block 1 \(the entries of pages 32 to 39\)"):
             it.take(np.array([3, 39]))
 
 
-def test_blocks_of_an_older_index_are_found():
-    """Every sum is right, but is that of other entries."""
+def test_blocks_of_another_index_are_found():
+    """Every sum is right, but belongs to other entries."""
     it, data = checked(index_of(300, 1))
     data[:] = mapped(index_of(300, 2).to_bytes())
     with pytest.raises(CorruptionError, match="block 0"):
@@ -109,7 +118,7 @@ def test_blocks_of_an_older_index_are_found():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_key_is_lost_by_a_changed_filter(seed):
+def test_a_changed_filter_loses_no_key(seed):
     random = np.random.default_rng(seed)
     keys = random.integers(-(1 << 62), 1 << 62, 2000)
     absent = random.integers(-(1 << 62), 1 << 62, 2000)
@@ -118,7 +127,7 @@ def test_no_key_is_lost_by_a_changed_filter(seed):
     refused = 0
     for flips in [0, *random.integers(1, 40, 60)]:
         data = mapped(filter_.to_bytes())
-        it = CheckedFilter(data, lambda: None, damaged)
+        it = CheckedFilter(Unverified(data))
         places = random.integers(0, len(data), flips)
         data[places] ^= np.uint8(1 << random.integers(8))
         try:
@@ -145,32 +154,32 @@ def paths_of(master: Master) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("size", [0, 100, -1])
-def test_a_file_that_is_cut_off_after_it_was_mapped_is_named_and_no_signal(master, size):
+def test_truncating_a_mapped_file_raises_an_error_that_names_it(master, size):
     index, filter_ = master.checked_index, master.checked_filter
     assert filter_ is not None
     for path in paths_of(master):
         os.truncate(path, size if size >= 0 else os.path.getsize(path) - 1)
-    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[0]} is cut off"):
+    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[0]} is truncated"):
         index.locate(np.array([1]), np.array([1]))
-    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[0]} is cut off"):
+    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[0]} is truncated"):
         index.take(np.array([1]))
-    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[1]} is cut off"):
+    with pytest.raises(CorruptionError, match=rf"{paths_of(master)[1]} is truncated"):
         filter_.contains(np.array([1]))
 
 
-def test_entries_that_cannot_be_are_refused_though_their_checksums_are_right(master):
+def test_impossible_entries_are_refused_even_with_correct_checksums(master):
     manifest = Home(master.path).read_manifest(1)
     require_plausible("the index", manifest, master.index)
     for name, value, fault in (
-        ("file", 1, "no file of the manifest"),
-        ("file", -1, "lies in no file"),
-        ("block", 1 << 20, "ends behind its file"),
-        ("blocks", 1 << 30, "ends behind its file"),
+        ("file", 1, "a file that the manifest does not name"),
+        ("file", -1, "has no file"),
+        ("block", 1 << 20, "ends beyond its file"),
+        ("blocks", 1 << 30, "ends beyond its file"),
         ("block", 0, "header"),
         ("rows", 0, "no rows"),
         ("blocks", -5, "no bytes"),
         ("rows", 5, "the manifest says 2000"),
-        ("first", -7, "order of keys"),
+        ("first", -7, "key order"),
     ):
         index = PageIndex.concat([master.index])
         getattr(index, name)[2] = value

@@ -1,4 +1,4 @@
-"""A writer that the file system refuses gives its locks back, however long its error is kept."""
+"""A writer that the file system refuses releases its locks, however long its error is kept."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ def _refuse(*_: object) -> None:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def test_a_build_that_cannot_look_for_leftovers_can_be_repeated(
+def test_a_build_that_cannot_search_for_leftovers_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(tmp_path / "m")
@@ -39,7 +39,7 @@ def test_a_build_that_cannot_look_for_leftovers_can_be_repeated(
     Master.build(products(10), "id", home.path).verify()
 
 
-def test_a_writer_that_cannot_make_directories_lets_vacuum_go_on(
+def test_a_writer_that_cannot_make_directories_does_not_block_vacuum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = Master.build(products(10), "id", tmp_path / "m")
@@ -52,7 +52,7 @@ def test_a_writer_that_cannot_make_directories_lets_vacuum_go_on(
     assert _can_be_locked(home), kept
 
 
-def test_names_of_the_key_are_names(tmp_path: Path) -> None:
+def test_names_of_key_columns_are_validated(tmp_path: Path) -> None:
     key: object
     for key in ([["id"]], [None], 3, {"id": "id"}):
         with pytest.raises(OptionError, match="key="):

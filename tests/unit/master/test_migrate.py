@@ -1,4 +1,4 @@
-"""Masters of format 1, which had neither identity nor column ids, nor sums of index blocks."""
+"""Masters of format 1, which had no identity, no column ids and no sums of index blocks."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def _arrow_file(columns: dict[str, np.ndarray]) -> bytes:
 
 
 def as_first_format(path: Path) -> None:
-    """Write manifests and indexes of a master as the first adjoin did."""
+    """Rewrite the manifests and indexes of a master in the first format."""
     home = Home(path)
     replaced: set[str] = set()
     for version in home.versions():
@@ -59,7 +59,7 @@ def as_first_format(path: Path) -> None:
 
 @pytest.fixture
 def old(tmp_path: Path) -> tuple[Path, list[pa.Table]]:
-    """Three versions of format 1, of which two share an index."""
+    """Three versions of format 1, two of which share an index."""
     rows = 400
     table = pa.table({"id": [f"k{at}" for at in range(rows)], "x": np.arange(rows)})
     master = Master.build(table, key="id", path=tmp_path / "m", page_bytes=4096, filter_bits=8)
@@ -77,13 +77,13 @@ def old(tmp_path: Path) -> tuple[Path, list[pa.Table]]:
     return tmp_path / "m", held
 
 
-def test_a_master_of_the_first_format_is_refused_with_the_command_that_migrates_it(old):
+def test_the_error_about_the_first_format_names_the_migration(old):
     path, _ = old
     with pytest.raises(SchemaError, match=rf"format 1.*run adjoin\.Master\.migrate\('{path}'\)"):
         Master.open(path)
 
 
-def test_migrated_versions_keep_their_rows_numbers_and_memory_of_changes(old):
+def test_migrated_versions_keep_their_rows_numbers_and_change_sets(old):
     path, held = old
     assert Master.migrate(path) == [1, 2, 3]
     assert Master.migrate(path) == []
@@ -108,7 +108,7 @@ def test_a_master_in_use_is_not_migrated(old):
     assert Master.migrate(path) == [1, 2, 3]
 
 
-def test_a_migration_that_breaks_off_anywhere_can_be_run_again(old, monkeypatch):
+def test_an_interrupted_migration_can_be_run_again(old, monkeypatch):
     path, held = old
     real, steps = files.change, [0]
 

@@ -1,4 +1,4 @@
-"""Change sets that are planned on what the master holds: once, and the same when repeated."""
+"""Change sets that are planned on the rows of the master: applied once, and repeatable."""
 
 import multiprocessing
 import shutil
@@ -46,14 +46,14 @@ def other_writer(path: str, number: int) -> Master:
     return Master.open(path).apply(pa.table({"_op": ["upsert"], "id": [1000 + number], "number": [-number]}))
 
 
-def test_a_change_becomes_the_version_after_the_one_it_was_planned_on(path):
+def test_a_change_becomes_the_version_after_its_base(path):
     settled = NumberedChange(Master.open(path), ("a", 0)).settle(issuing([2, 3, 4]))
     assert versions(settled) == (1, 2, False)
     assert held(settled.after) == {1: 1, 2: 2, 3: 3, 4: 4}
     assert settled.after.marks == {"number": 4}
 
 
-def test_nothing_to_change_is_no_version(path):
+def test_a_change_that_changes_nothing_commits_no_version(path):
     assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(issuing([2]))) == (1, 1, False)
     assert Master.open(path).version == 1
 
@@ -68,7 +68,7 @@ def test_a_repetition_finds_the_same_versions_whatever_happened_since(path):
     assert held(settled.after)[3] == 3
 
 
-def test_a_change_that_changed_nothing_sees_the_same_version_when_repeated(path):
+def test_a_change_that_changed_nothing_sees_the_same_version_again(path):
     NumberedChange(Master.open(path), ("a", 0)).settle(issuing([2]))
     Master.open(path).apply(pa.table({"_op": ["delete"], "id": [2]})).vacuum(keep=1)
     assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(issuing([2]))) == (1, 1, False)
@@ -86,7 +86,7 @@ def test_a_crash_between_plan_and_commit_leaves_nothing_behind(path):
     assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))) == (2, 3, True)
 
 
-def test_a_faster_writer_makes_it_plan_again_on_what_he_left(path):
+def test_a_change_is_planned_again_after_a_faster_writer(path):
     bases = []
 
     def plan(master: Master) -> Planned:
@@ -103,17 +103,17 @@ def test_a_faster_writer_makes_it_plan_again_on_what_he_left(path):
     assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(plan)) == (4, 5, True)
 
 
-def test_always_being_overtaken_is_an_error_that_changes_nothing(path):
+def test_a_change_that_is_always_overtaken_fails_without_effect(path):
     def plan(master: Master) -> Planned:
         other_writer(path, master.version)
         return issue(master, [3])
 
-    with pytest.raises(ConflictError, match="20 times another writer"):
+    with pytest.raises(ConflictError, match="in all of 20 attempts"):
         NumberedChange(Master.open(path), ("a", 0)).settle(plan)
     assert 3 not in held(Master.open(path))
 
 
-def test_another_process_with_the_same_change_is_no_conflict(path):
+def test_another_process_with_the_same_change_is_not_a_conflict(path):
     def plan(master: Master) -> Planned:
         twin = issue(master, [3])
         Master.open(path).apply(twin.changes, txn=("a", 0), marks=twin.marks)
@@ -123,7 +123,7 @@ def test_another_process_with_the_same_change_is_no_conflict(path):
     assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(plan)) == (1, 2, True)
 
 
-def test_a_lost_record_is_found_in_the_versions(path):
+def test_a_lost_record_is_recovered_from_the_versions(path):
     other_writer(path, 0)
     NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))
     other_writer(path, 1)
@@ -131,7 +131,7 @@ def test_a_lost_record_is_found_in_the_versions(path):
     assert versions(NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))) == (2, 3, True)
 
 
-def test_a_lost_version_is_an_error_and_not_a_guess(path):
+def test_a_lost_version_is_an_error(path):
     NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))
     shutil.rmtree(Path(path) / "bases")
     other_writer(path, 1).vacuum(keep=1)
@@ -139,7 +139,7 @@ def test_a_lost_version_is_an_error_and_not_a_guess(path):
         NumberedChange(Master.open(path), ("a", 0)).settle(issuing([3]))
 
 
-def test_vacuum_keeps_the_versions_of_the_last_two_numbers_only(path):
+def test_vacuum_keeps_only_the_versions_of_the_last_two_numbers(path):
     for number in range(4):
         NumberedChange(Master.open(path), ("a", number)).settle(issuing([10 + number]))
     other_writer(path, 0).vacuum(keep=1)
@@ -158,7 +158,7 @@ def issue_many(path: str, name: str, first: int) -> None:
         NumberedChange(Master.open(path), (name, number)).settle(issuing(ids))
 
 
-def test_processes_that_issue_at_once_give_every_id_one_number_and_every_number_one_id(path):
+def test_concurrent_processes_number_every_id_exactly_once(path):
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=issue_many, args=(path, f"p{n}", 200 + 50 * n)) for n in range(3)]
     for process in processes:

@@ -1,4 +1,4 @@
-"""Writers, compaction, vacuum and readers at once; histories are checked against a model."""
+"""Concurrent writers, compaction, vacuum and readers; their histories are checked against a model."""
 
 import random
 import threading
@@ -20,7 +20,7 @@ ROWS = 600
 
 
 class _History:
-    """Everything that was committed and everything that was read, by revision."""
+    """Everything that was committed and read, by revision."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class _History:
         build_master(table, "key", path, page_bytes=4096, filter_bits=4).close()
 
     def write(self, writer: int, commits: int) -> None:
-        """Changes of its own, again and again; whoever is overtaken opens the master anew."""
+        """Commit changes repeatedly; a writer that was overtaken opens the master again."""
         rng = random.Random(writer)
         for number in range(commits):
             changed = dict.fromkeys(rng.sample(range(ROWS), 5), f"{writer}.{number} " + "y" * 50)
@@ -48,7 +48,7 @@ class _History:
         newer.close()
 
     def _settled(self, writer: int, number: int, upserts: pa.Table) -> Master:
-        """Looks before it writes; it gives up when it was overtaken many times, and is run again."""
+        """Read before writing; after being overtaken many times the change fails, and is run again."""
         with Master.open(self.path) as master:
             change = NumberedChange(master, (f"writer {writer}", number))
         while True:
@@ -84,7 +84,7 @@ class _History:
             self.removed += len(master.vacuum(keep=1).versions)
 
     def check(self) -> None:
-        """Revisions have no gaps, and what was read is what changes up to that revision make."""
+        """Revisions have no gaps, and rows that were read result from all changes up to their revision."""
         assert sorted(self.committed) == list(range(2, len(self.committed) + 2))
         reads = sorted(self.read, key=lambda one: one[0])
         rows = dict.fromkeys(range(ROWS), "0" * 60)
@@ -126,11 +126,11 @@ def _race(history: _History, writers: int, commits: int) -> None:
     assert history.removed > 0
 
 
-def test_writers_compaction_vacuum_and_readers_at_once(tmp_path: Path) -> None:
+def test_concurrent_writers_compaction_vacuum_and_readers(tmp_path: Path) -> None:
     _race(_History(tmp_path / "m"), writers=4, commits=4)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ten_writers_compaction_vacuum_and_readers_at_once(tmp_path: Path) -> None:
+def test_ten_concurrent_writers_compaction_vacuum_and_readers(tmp_path: Path) -> None:
     _race(_History(tmp_path / "m"), writers=10, commits=40)

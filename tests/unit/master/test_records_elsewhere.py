@@ -1,4 +1,4 @@
-"""Query records in a place of their own: `enrich(..., records=PATH)`."""
+"""Query records in a directory of their own: `enrich(..., records=PATH)`."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ def _move_on(master: Master, versions: int = 1) -> None:
 
 
 def _refuse_below(path: str, code: int) -> Callable[..., Any]:
-    """Stands in for `files.change`: nothing can be changed below the path."""
+    """A replacement for `files.change` that refuses changes below the path."""
     change = files.change
 
     def refuse() -> None:
@@ -56,7 +56,7 @@ NOT_WRITABLE = [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQU
 
 
 @pytest.mark.parametrize("code", NOT_WRITABLE)
-def test_a_master_that_cannot_be_written_is_read_with_records_elsewhere(
+def test_a_read_only_master_is_read_with_records_elsewhere(
     code: int, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -75,7 +75,7 @@ def test_a_master_that_cannot_be_written_is_read_with_records_elsewhere(
 
 
 @pytest.mark.parametrize("code", NOT_WRITABLE)
-def test_without_such_a_place_the_error_names_the_option(
+def test_without_records_elsewhere_the_error_suggests_the_option(
     code: int, master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "change", _refuse_below(master.path, code))
@@ -85,14 +85,14 @@ def test_without_such_a_place_the_error_names_the_option(
         QueryRecords(master.path).begin(QUERY)
 
 
-def test_one_place_serves_many_masters(master: Master, tmp_path: Path) -> None:
+def test_one_directory_serves_many_masters(master: Master, tmp_path: Path) -> None:
     other = _build(tmp_path / "other")
     _move_on(other)
     assert QueryRecords(master.path, tmp_path / "records").version_for(QUERY, 0) == 1
     assert QueryRecords(other.path, tmp_path / "records").version_for(QUERY, 0) == 2
 
 
-def test_a_master_built_anew_at_the_same_path_has_records_of_its_own(master: Master, tmp_path: Path) -> None:
+def test_another_master_at_the_same_path_has_records_of_its_own(master: Master, tmp_path: Path) -> None:
     _move_on(master)
     assert QueryRecords(master.path, tmp_path / "records").version_for(QUERY, 0) == 2
     shutil.rmtree(master.path)
@@ -100,7 +100,7 @@ def test_a_master_built_anew_at_the_same_path_has_records_of_its_own(master: Mas
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, "a"), ("a", None), ("a", "b")])
-def test_a_query_that_is_given_another_place_repeats_its_batch_on_the_same_version(
+def test_a_query_with_new_records_repeats_its_batch_on_the_same_version(
     before: str | None, after: str | None, master: Master, tmp_path: Path
 ) -> None:
     def place(name: str | None) -> Path | None:
@@ -114,7 +114,7 @@ def test_a_query_that_is_given_another_place_repeats_its_batch_on_the_same_versi
     assert records.find(QUERY, 7) == 1
 
 
-def test_vacuum_keeps_what_registered_places_name(master: Master, tmp_path: Path) -> None:
+def test_vacuum_keeps_versions_recorded_in_registered_directories(master: Master, tmp_path: Path) -> None:
     records = QueryRecords(master.path, tmp_path / "records")
     assert records.version_for(QUERY, 0) == 1
     assert places(Home(master.path)) == [str(tmp_path / "records")]
@@ -126,7 +126,7 @@ def test_vacuum_keeps_what_registered_places_name(master: Master, tmp_path: Path
     assert Master.open(master.path).vacuum(keep=1).versions == (1,)
 
 
-def test_a_reader_that_could_not_register_its_place_is_made_known_by_vacuum(
+def test_vacuum_registers_the_directory_of_a_reader_that_could_not(
     master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = QueryRecords(master.path, tmp_path / "records")
@@ -141,7 +141,7 @@ def test_a_reader_that_could_not_register_its_place_is_made_known_by_vacuum(
     assert newest.vacuum(keep=1).versions == ()
 
 
-def test_while_a_registered_place_is_missing_nothing_is_removed(master: Master, tmp_path: Path) -> None:
+def test_nothing_is_removed_while_a_registered_directory_is_missing(master: Master, tmp_path: Path) -> None:
     QueryRecords(master.path, tmp_path / "records").version_for(QUERY, 0)
     _move_on(master, 2)
     master.close()
@@ -164,7 +164,7 @@ def test_a_damaged_entry_is_named(master: Master, tmp_path: Path) -> None:
         master.vacuum()
 
 
-def test_forgotten_queries_are_forgotten_elsewhere_too(master: Master, tmp_path: Path) -> None:
+def test_old_records_are_removed_elsewhere_too(master: Master, tmp_path: Path) -> None:
     records = QueryRecords(master.path, tmp_path / "records")
     records.version_for(QUERY, 0)
     records.version_for(str(uuid.uuid4()), 0)
@@ -178,7 +178,7 @@ def test_forgotten_queries_are_forgotten_elsewhere_too(master: Master, tmp_path:
     assert not os.path.exists(records.directory(QUERY))
 
 
-def test_registering_again_changes_nothing_but_its_age(master: Master, tmp_path: Path) -> None:
+def test_registering_again_only_renews_the_entry(master: Master, tmp_path: Path) -> None:
     home = Home(master.path)
     register(home, tmp_path / "records")
     (entry,) = (tmp_path / "m" / "places").iterdir()

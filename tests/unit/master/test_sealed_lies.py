@@ -1,4 +1,4 @@
-"""Files whose checksums are right and which say what adjoin never writes; arguments that make no sense."""
+"""Files with correct checksums and contents that adjoin never writes; invalid arguments."""
 
 import base64
 import json
@@ -52,7 +52,7 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         ("fill", "much"),
     ],
 )
-def test_a_manifest_that_says_what_is_never_written_is_named(master: Master, name: str, value: Any) -> None:
+def test_a_manifest_with_impossible_contents_is_named(master: Master, name: str, value: Any) -> None:
     path = Path(Home(master.path).manifest_path(1))
     reseal(path, lambda saved: {**saved, name: value})
     with pytest.raises(CorruptionError, match=str(path)):
@@ -60,9 +60,7 @@ def test_a_manifest_that_says_what_is_never_written_is_named(master: Master, nam
 
 
 @pytest.mark.parametrize("change", [{"ids": [1]}, {"ids": [2, 1, 3]}, {"ids": [1, 1, 1]}])
-def test_layouts_that_cannot_be_those_of_the_columns_are_named(
-    master: Master, change: dict[str, Any]
-) -> None:
+def test_a_manifest_with_impossible_layouts_is_named(master: Master, change: dict[str, Any]) -> None:
     path = Path(Home(master.path).manifest_path(1))
     reseal(path, lambda saved: {**saved, "layouts": [{**saved["layouts"][0], **change}]})
     with pytest.raises(CorruptionError, match=str(path)):
@@ -70,7 +68,7 @@ def test_layouts_that_cannot_be_those_of_the_columns_are_named(
 
 
 @pytest.mark.parametrize("name", ["schema", "layouts"])
-def test_names_of_columns_that_are_no_utf8_are_damage(master: Master, name: str) -> None:
+def test_column_names_that_are_not_utf8_are_damage(master: Master, name: str) -> None:
     path = Path(Home(master.path).manifest_path(1))
 
     def lie(schema: str) -> str:
@@ -90,7 +88,7 @@ def test_names_of_columns_that_are_no_utf8_are_damage(master: Master, name: str)
 @pytest.mark.parametrize(
     "body", [[], 3, "x", {"format": "2"}, {"format": 2}, {"format": 2, "query": 1, "batch": "x"}]
 )
-def test_a_record_that_says_what_is_never_written_is_named(master: Master, body: Any) -> None:
+def test_a_record_with_impossible_contents_is_named(master: Master, body: Any) -> None:
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     path = Path(records.directory(QUERY)) / f"{0:020d}.json"
@@ -99,7 +97,7 @@ def test_a_record_that_says_what_is_never_written_is_named(master: Master, body:
         records.version_for(QUERY, 0)
 
 
-def test_pages_that_are_not_of_the_schema_in_the_manifest_are_named(master: Master) -> None:
+def test_pages_with_another_schema_than_the_manifest_are_named(master: Master) -> None:
     path = Path(Home(master.path).manifest_path(1))
     other = Master.build(
         pa.table({"id": [1], **{f"c{at}": ["x"] for at in range(9)}}), "id", Path(master.path) / "other"
@@ -112,12 +110,12 @@ def test_pages_that_are_not_of_the_schema_in_the_manifest_are_named(master: Mast
 
 
 @pytest.mark.parametrize("version", ["1", 1.5, None, True, [1], pa.scalar([1])])
-def test_versions_are_whole_numbers(master: Master, version: Any) -> None:
+def test_version_numbers_are_validated(master: Master, version: Any) -> None:
     with pytest.raises(OptionError, match="version="):
         master.at(version)
 
 
-def test_arguments_of_other_types_are_refused(master: Master) -> None:
+def test_arguments_of_wrong_types_are_refused(master: Master) -> None:
     given: Any = object()
     changes = pa.table({"_op": ["delete"], "id": [1]})
     with pytest.raises(OptionError, match="drop="):
@@ -132,5 +130,5 @@ def test_arguments_of_other_types_are_refused(master: Master) -> None:
         master.apply(changes, sequence="_op")
     with pytest.raises(OptionError, match="null_keys="):
         Master.build(products(3), "id", Path(master.path) / "other", null_keys=given)
-    with pytest.raises(OptionError, match="half of a character"):
+    with pytest.raises(OptionError, match="without lone surrogates"):
         Master.open("\ud800")

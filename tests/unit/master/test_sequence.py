@@ -1,4 +1,4 @@
-"""The greatest value of the sequence column wins, however batches come."""
+"""The greatest value of the sequence column wins, in whatever order batches arrive."""
 
 import datetime as dt
 import math
@@ -68,7 +68,7 @@ KEYS = ("int64", "int32", "double", "string", "composite", "timestamp")
 
 
 def _ordered(kind: str) -> list[Any]:
-    """Twelve values or fewer of a sequence type in their order."""
+    """At most twelve values of a sequence type, in ascending order."""
     _, value_of = SEQUENCES[kind]
     values = {repr(value_of(at)): value_of(at) for at in range(12)}.values()
     return sorted(values, key=lambda value: value.encode() if isinstance(value, str) else value)
@@ -99,7 +99,9 @@ _cases = given(
 @settings(max_examples=3)
 @_cases
 @pytest.mark.parametrize("kind", SEQUENCES)
-def test_equals_the_model(kind: str, tmp_path_factory: pytest.TempPathFactory, **drawn: Any) -> None:
+def test_the_result_is_that_of_the_model(
+    kind: str, tmp_path_factory: pytest.TempPathFactory, **drawn: Any
+) -> None:
     _check(kind, tmp_path_factory.mktemp("m"), **drawn)
 
 
@@ -107,7 +109,7 @@ def test_equals_the_model(kind: str, tmp_path_factory: pytest.TempPathFactory, *
 @settings(max_examples=150)
 @_cases
 @pytest.mark.parametrize("kind", SEQUENCES)
-def test_equals_the_model_in_many_cases(
+def test_the_result_is_that_of_the_model_in_many_cases(
     kind: str, tmp_path_factory: pytest.TempPathFactory, **drawn: Any
 ) -> None:
     _check(kind, tmp_path_factory.mktemp("m"), **drawn)
@@ -172,7 +174,7 @@ def _check(
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[dt.datetime]:
-    """The time, which only moves when it is told to."""
+    """The current time, which tests set."""
     now = [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)]
     monkeypatch.setattr(apply_module, "now_utc", lambda: now[0])
     return now
@@ -192,7 +194,7 @@ def _start(path: Path, rows: int = 3) -> Master:
 
 
 def test_a_late_change_does_not_win(tmp_path: Path) -> None:
-    """Of January 1 after one of January 2; a late upsert after a delete, also of a key that was not there."""
+    """A change of January 1 arrives after one of January 2, or after a delete, even of a missing key."""
     master = _start(tmp_path / "m")
     first = _feed(("upsert", 0, "second", 2), ("delete", 1, "", 2), ("delete", 9, "", 2))
     late = _feed(("upsert", 0, "first", 1), ("upsert", 1, "first", 1), ("upsert", 9, "first", 1))
@@ -202,7 +204,7 @@ def test_a_late_change_does_not_win(tmp_path: Path) -> None:
     assert _values(master.apply(again, sequence="changed")) == {1: "again", 2: "old", 9: "again"}
 
 
-def test_changes_that_are_all_late_commit_nothing_without_a_txn(tmp_path: Path) -> None:
+def test_late_changes_commit_nothing_without_a_txn(tmp_path: Path) -> None:
     master = _start(tmp_path / "m").apply(_feed(("delete", 7, "", 5)), sequence="changed")
     assert master.version == 2
     before = files_below(tmp_path)
@@ -234,7 +236,11 @@ def test_changes_without_a_sequence_leave_the_records_alone(tmp_path: Path) -> N
     ("step", "error", "match"),
     [
         (_feed(("upsert", 1, "x", None)), SchemaError, "'changed' has 1 nulls"),
-        (_feed(("insert", 1, "x", 1)), OptionError, "_op='insert' with a sequence: .* give 'upsert'"),
+        (
+            _feed(("insert", 1, "x", 1)),
+            OptionError,
+            "_op='insert' cannot be used with a sequence: .* give 'upsert'",
+        ),
         (_feed(("upsert", 1, "x", math.nan), type_=pa.float64()), SchemaError, "'changed' has NaN"),
         (_feed(("upsert", 1, "x", True), type_=pa.bool_()), SchemaError, "unsupported type bool for the seq"),
         (_feed(("upsert", 1, "x", [1]), type_=pa.list_(pa.int8())), SchemaError, "unsupported type list"),
@@ -246,7 +252,7 @@ def test_changes_without_a_sequence_leave_the_records_alone(tmp_path: Path) -> N
     ],
     ids=["null", "insert", "NaN", "bool", "list", "missing"],
 )
-def test_changes_without_a_place_in_the_order_are_refused(
+def test_changes_whose_sequence_has_no_order_are_refused(
     step: pa.Table, error: type[Exception], match: str, tmp_path: Path
 ) -> None:
     master = _start(tmp_path / "m")
@@ -273,7 +279,7 @@ def test_changes_without_a_place_in_the_order_are_refused(
     ],
     ids=str,
 )
-def test_later_values_may_have_another_type_of_the_kind(
+def test_later_values_may_have_another_type_of_the_same_kind(
     first: pa.DataType, later: pa.DataType, tmp_path: Path
 ) -> None:
     master = _start(tmp_path / "m")
@@ -305,17 +311,17 @@ def test_later_values_may_have_another_type_of_the_kind(
 )
 def test_values_of_another_kind_are_refused(first: pa.DataType, later: pa.DataType, tmp_path: Path) -> None:
     master = _start(tmp_path / "m").apply(_feed(("upsert", 0, "x", 1), type_=first), sequence="changed")
-    with pytest.raises(SchemaError, match=r"and values of type .* are recorded; cast it to") as error:
+    with pytest.raises(SchemaError, match=r"but the recorded values have type .*; cast it to") as error:
         master.apply(_feed(("upsert", 0, "y", 2), type_=later), sequence="changed")
     assert str(later) in str(error.value)
     assert str(first).partition("(")[0] in str(error.value)
 
 
-def test_another_column_is_refused(tmp_path: Path) -> None:
+def test_another_sequence_column_is_refused(tmp_path: Path) -> None:
     master = _start(tmp_path / "m").apply(_feed(), sequence="changed")
     renamed = _feed(("upsert", 0, "x", 1)).rename_columns({"changed": "at"})
-    master = master.apply(renamed, sequence="at")  # nothing was recorded before
-    with pytest.raises(OptionError, match=r"sequence='changed': earlier changes .* give sequence='at'"):
+    master = master.apply(renamed, sequence="at")  # nothing has been recorded yet
+    with pytest.raises(OptionError, match=r"sequence='changed' cannot be compared .* give sequence='at'"):
         master.apply(_feed(("upsert", 0, "x", 1)), sequence="changed")
     for wrong in ("", 1, ["at"]):
         with pytest.raises(OptionError, match="sequence="):
@@ -323,7 +329,7 @@ def test_another_column_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "1 year", "-1 days", 5, dt.timedelta(-1), "days"], ids=str)
-def test_tombstones_are_kept_for_a_duration(wrong: Any, tmp_path: Path) -> None:
+def test_invalid_durations_for_tombstones_are_refused(wrong: Any, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r'tombstones=.*give a duration such as "30 days"'):
         _start(tmp_path / "m").apply(_feed(), sequence="changed", tombstones=wrong)
 
@@ -333,7 +339,7 @@ def _tombstones(master: Master) -> int:
     return 0 if table is None else pc.sum(table["deleted"]).as_py() or 0
 
 
-def test_tombstones_go_after_their_time_in_bounded_steps(clock: list[dt.datetime], tmp_path: Path) -> None:
+def test_expired_tombstones_are_removed_in_bounded_steps(clock: list[dt.datetime], tmp_path: Path) -> None:
     master = _start(tmp_path / "m")
     deletes = _feed(*(("delete", key, "", 5) for key in range(20_000)))
     master = master.apply(deletes, sequence="changed", tombstones="7 days")
@@ -360,7 +366,7 @@ def test_tombstones_go_after_their_time_in_bounded_steps(clock: list[dt.datetime
 
 
 def test_tombstones_never_outnumber_other_records_for_long(clock: list[dt.datetime], tmp_path: Path) -> None:
-    """Every hour 500 new keys come and those of an hour ago go, for ever; deletes are kept for a day."""
+    """Every hour adds 500 keys and deletes those of the hour before; tombstones are kept for a day."""
     master, most = _start(tmp_path / "m", 0), 0
     for hour in range(100):
         clock[0] += dt.timedelta(hours=1)
@@ -373,8 +379,8 @@ def test_tombstones_never_outnumber_other_records_for_long(clock: list[dt.dateti
     assert master.rows == 500
 
 
-def test_expired_tombstones_are_never_early(clock: list[dt.datetime], tmp_path: Path) -> None:
-    """A sweep takes expired tombstones alone: no record of a row that is there, no younger tombstone."""
+def test_a_sweep_removes_only_expired_tombstones(clock: list[dt.datetime], tmp_path: Path) -> None:
+    """A sweep removes no record of an existing row, and no younger tombstone."""
     draw = np.random.default_rng(1)
     master, model = _start(tmp_path / "m", 0), dict[int, tuple[str, dt.datetime]]()
     for step in range(40):
@@ -397,7 +403,7 @@ def test_expired_tombstones_are_never_early(clock: list[dt.datetime], tmp_path: 
         assert there == young
 
 
-def test_records_follow_a_key_and_a_sequence_that_are_renamed(tmp_path: Path) -> None:
+def test_records_survive_renaming_the_key_and_the_sequence(tmp_path: Path) -> None:
     table = pa.table({"key": ["a", "b"], "changed": [1, 1]})
     master = build_master(table, "key", tmp_path / "m", hash_bits=1)
     step = pa.table({"_op": ["upsert", "delete"], "key": ["a", "b"], "changed": [5, 5]})
@@ -444,8 +450,8 @@ def test_keys_of_every_type(kind: str, tmp_path: Path) -> None:
     assert records.num_rows == len(keys)
 
 
-def test_records_survive_a_compaction_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of both relations are moved between reading them and the commit."""
+def test_records_survive_a_concurrent_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of both relations are moved after they were read, before the commit."""
     master = _start(tmp_path / "m", 2000)
     for start in range(3, 3000, 250):
         operation = "upsert" if start < 2000 else "delete"

@@ -28,7 +28,7 @@ def _sorter(path: Path, memory: int) -> ExternalSorter:
     memory=st.sampled_from([1 << 12, 1 << 15, 1 << 18]),
     seed=st.integers(0, 1 << 20),
 )
-def test_equals_a_plain_stable_sort(
+def test_the_result_is_that_of_a_stable_sort(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], space: int, memory: int, seed: int
 ) -> None:
     path = tmp_path_factory.mktemp("sort")
@@ -54,8 +54,8 @@ def test_equals_a_plain_stable_sort(
     assert list(path.iterdir()) == []
 
 
-def test_long_rows_are_merged_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a block of every run in memory, forty rows of 300 KiB would take the memory of 4 MiB."""
+def test_long_rows_are_merged_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a block of every run in memory, forty rows of 300 KiB would exceed the 4 MiB of memory."""
     widths = []
     merge = ExternalSorter._merge
 
@@ -72,7 +72,7 @@ def test_long_rows_are_merged_few_at_a_time(tmp_path: Path, monkeypatch: pytest.
     assert max(widths) == 2
 
 
-def test_nothing_in_nothing_out(tmp_path: Path) -> None:
+def test_sorting_no_rows_gives_no_rows(tmp_path: Path) -> None:
     assert list(_sorter(tmp_path, 1 << 20).sorted()) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from adjoin.errors import SchemaError
 from adjoin.master.master import Master
-from adjoin.master.source import open_source, portions
+from adjoin.master.source import open_source, split_decoded
 from tests.unit.master.tables import multiset, products, rows_of
 
 _LIMIT = 100_000
@@ -26,10 +26,10 @@ def _short_and_long(rows: int) -> pa.Array:
 
 
 @pytest.mark.parametrize("encode", [_dictionary, pc.run_end_encode], ids=["dictionary", "run_ends"])
-def test_encoded_columns_are_cut_by_what_they_will_take(encode: Callable[[pa.Array], pa.Array]) -> None:
+def test_encoded_columns_are_split_by_their_decoded_size(encode: Callable[[pa.Array], pa.Array]) -> None:
     plain = _short_and_long(4000)
     batch = pa.record_batch({"id": np.arange(4000), "text": encode(plain)}).slice(3)
-    parts = list(portions(batch, _LIMIT))
+    parts = list(split_decoded(batch, _LIMIT))
     assert len(parts) < 400
     for part in parts:
         assert plain.take(part["id"]).nbytes < 1.1 * _LIMIT
@@ -40,16 +40,16 @@ def test_encoded_columns_are_cut_by_what_they_will_take(encode: Callable[[pa.Arr
 
 
 @pytest.mark.parametrize("type_", [pa.dictionary(pa.int32(), pa.string()), pa.string_view()], ids=str)
-def test_a_dictionary_larger_than_the_limit_is_no_reason_for_single_rows(type_: pa.DataType) -> None:
+def test_a_dictionary_larger_than_the_limit_does_not_force_single_rows(type_: pa.DataType) -> None:
     text = pa.array(["z" * 100 + str(at) for at in range(2000)]).cast(type_)
     batch = pa.record_batch({"id": np.arange(2000), "text": text})
     assert batch.slice(0, 1).nbytes > _LIMIT
-    assert len(list(portions(batch, _LIMIT))) <= 4
+    assert len(list(split_decoded(batch, _LIMIT))) <= 4
 
 
-def test_a_dictionary_of_nothing_but_nulls() -> None:
+def test_a_dictionary_of_only_nulls() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([None] * 5, pa.int8()), pa.array([], pa.string()))
-    assert sum(len(part) for part in portions(pa.record_batch({"c": column}), _LIMIT)) == 5
+    assert sum(len(part) for part in split_decoded(pa.record_batch({"c": column}), _LIMIT)) == 5
 
 
 def _reader(batch: pa.RecordBatch) -> pa.RecordBatchReader:
@@ -57,18 +57,18 @@ def _reader(batch: pa.RecordBatch) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, iter([batch]))
 
 
-def test_columns_are_found_by_name_even_if_a_reader_turns_them_around(tmp_path: Path) -> None:
+def test_columns_are_found_by_name_even_if_a_reader_reorders_them(tmp_path: Path) -> None:
     master = Master.build(_reader(pa.record_batch({"price": [100], "id": [1]})), "id", tmp_path / "m")
     assert rows_of(master).to_pylist() == [{"id": 1, "price": 100}]
 
 
 @pytest.mark.parametrize("columns", [{"id": [1]}, {"id": [1], "price": [2], "more": [3]}], ids=str)
-def test_a_reader_that_breaks_its_own_schema_is_told(columns: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match="the source says"):
+def test_a_reader_that_violates_its_own_schema_is_reported(columns: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="the source declares"):
         Master.build(_reader(pa.record_batch(columns)), "id", tmp_path / "m")
 
 
-def test_categories_may_be_counted_in_different_widths(tmp_path: Path) -> None:
+def test_dictionary_indices_may_have_different_widths(tmp_path: Path) -> None:
     table = products(200).set_column(1, "name", pa.array(["ink", "pen"] * 100))
     (tmp_path / "p").mkdir()
     for part, width in enumerate([pa.int8(), pa.int16()]):
@@ -79,7 +79,7 @@ def test_categories_may_be_counted_in_different_widths(tmp_path: Path) -> None:
     assert multiset(rows_of(master)) == multiset(table)
 
 
-def test_a_dataset_of_some_row_groups_gives_no_more(tmp_path: Path) -> None:
+def test_a_dataset_of_some_row_groups_gives_only_their_rows(tmp_path: Path) -> None:
     pq.write_table(products(1000), tmp_path / "one.parquet", row_group_size=100)
     (fragment,) = ds.dataset(tmp_path / "one.parquet").get_fragments()
     chosen = fragment.subset(row_group_ids=[2, 5])

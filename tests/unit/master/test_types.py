@@ -18,7 +18,7 @@ def _keys(count: int) -> pa.Array:
 
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("name", TYPE_NAMES)
-def test_every_type_comes_back(name: str, nulls: bool, tmp_path: Path) -> None:
+def test_every_type_is_read_back_as_it_was_written(name: str, nulls: bool, tmp_path: Path) -> None:
     count = 500
     table = pa.table({"id": _keys(count), "c": typed_column(name, count, nulls=nulls)})
     master = build_master(table, "id", tmp_path / "m", page_bytes=4096, memory_bytes=16 << 10)
@@ -33,7 +33,7 @@ def test_every_type_comes_back(name: str, nulls: bool, tmp_path: Path) -> None:
         assert frame["c"].null_count() == expected["c"].null_count
 
 
-def test_all_types_in_one_master_with_a_change(tmp_path: Path) -> None:
+def test_a_change_in_a_master_with_all_types(tmp_path: Path) -> None:
     count = 300
     columns = {name: typed_column(name, count, nulls=True) for name in TYPE_NAMES}
     table = pa.table({"id": _keys(count), **columns})
@@ -60,13 +60,13 @@ def test_all_types_in_one_master_with_a_change(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(getattr(value, "type", value))[:20],
 )
-def test_encodings_are_undone_at_the_door(column: pa.Array, stored: pa.DataType, tmp_path: Path) -> None:
+def test_encoded_columns_are_stored_decoded(column: pa.Array, stored: pa.DataType, tmp_path: Path) -> None:
     master = Master.build(pa.table({"id": [1, 2, 3], "c": column}), "id", tmp_path / "m")
     assert master.schema.field("c").type == stored
     assert rows_of(master)["c"].to_pylist() == column.to_pylist()
 
 
-def test_dictionary_encoded_keys(tmp_path: Path) -> None:
+def test_keys_can_be_dictionary_encoded(tmp_path: Path) -> None:
     keys = pa.array([f"k{number % 50}" for number in range(500)]).dictionary_encode()
     master = Master.build(pa.table({"k": keys, "v": range(500)}), "k", tmp_path / "m")
     master.verify()

@@ -34,7 +34,7 @@ def _present(path: Path) -> set[str]:
     return {os.path.basename(name) for part in ("data", "index", "tmp") for name in files_below(path / part)}
 
 
-def test_the_newest_versions_stay_and_are_whole(tmp_path: Path) -> None:
+def test_the_newest_versions_stay_and_are_intact(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 6)
     gone = master.vacuum(keep=2)
     assert gone.versions == (1, 2, 3, 4)
@@ -65,7 +65,7 @@ def test_an_open_version_stays(tmp_path: Path) -> None:
     assert master.versions() == [4]
 
 
-def test_a_forgotten_version_is_let_go(tmp_path: Path) -> None:
+def test_a_master_that_is_garbage_collected_no_longer_pins_its_version(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 2)
     old = master.at(1)
     del old
@@ -79,7 +79,7 @@ def _hold(path: str, ready: Any, leave: Any) -> None:
         master.verify()
 
 
-def test_a_version_open_in_another_process_stays_until_it_ends(tmp_path: Path) -> None:
+def test_a_version_open_in_another_process_stays_until_that_process_ends(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 4)
     context = multiprocessing.get_context("spawn")
     ready, leave = context.Event(), context.Event()
@@ -105,7 +105,7 @@ def test_a_killed_reader_pins_nothing(tmp_path: Path) -> None:
     assert master.vacuum(keep=1).versions == (1,)
 
 
-def test_orphans_go(tmp_path: Path) -> None:
+def test_files_that_no_version_names_are_removed(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 1)
     for part in ("data", "index", "tmp"):
         (tmp_path / "m" / part / f"{'0' * 32}.run").write_bytes(b"12345")
@@ -114,7 +114,7 @@ def test_orphans_go(tmp_path: Path) -> None:
     assert _present(tmp_path / "m") == _named(tmp_path / "m")
 
 
-def test_while_a_writer_is_at_work_old_versions_go_and_his_files_stay(tmp_path: Path) -> None:
+def test_vacuum_keeps_the_new_files_of_a_running_writer(tmp_path: Path) -> None:
     master = _versions(tmp_path / "m", 3)
     new = tmp_path / "m" / "data" / f"{'0' * 32}.arrow"
     new.write_bytes(b"being written")
@@ -136,13 +136,13 @@ def test_young_versions_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep_for", [-1, 3600, "soon", True, datetime.timedelta(-1)])
-def test_ages_that_are_none_are_refused(keep_for: Any, tmp_path: Path) -> None:
+def test_invalid_ages_are_refused(keep_for: Any, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="keep_for="):
         _versions(tmp_path / "m", 1).vacuum(keep_for=keep_for)
 
 
 def test_the_version_after_an_open_one_stays(tmp_path: Path) -> None:
-    """Its number must stay taken: a writer may stand on the open one."""
+    """Its number must stay taken: a writer may be based on the open version."""
     master = _versions(tmp_path / "m", 4)
     old = master.at(1)
     assert master.vacuum(keep=1).versions == (3,)
@@ -157,8 +157,8 @@ def test_the_newest_version_cannot_be_removed(tmp_path: Path) -> None:
         master.vacuum(keep=0)
 
 
-def test_a_writer_whose_successors_could_be_vacuumed_is_told(tmp_path: Path) -> None:
-    """Versions 2 to 4 come and 3 goes while a writer still stands on 1: its version must not become 2."""
+def test_a_writer_based_on_an_old_version_gets_a_conflict(tmp_path: Path) -> None:
+    """Version 3 of 4 is removed while a writer is based on version 1: it must not commit version 2 again."""
     first = _versions(tmp_path / "m", 1)
     base, home, options = first.index, Home(first.path), ApplyOptions()
     newest = Master.open(first.path)
@@ -172,8 +172,8 @@ def test_a_writer_whose_successors_could_be_vacuumed_is_told(tmp_path: Path) -> 
         apply(home, stale, changes([("upsert", 1, "stale")], pa.int64()), options)
 
 
-def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
-    """A first build sweeps what a crashed one has left, also where somebody keeps other data."""
+def test_foreign_files_are_never_touched(tmp_path: Path) -> None:
+    """A build removes what a crashed one has left, even in a directory with other data."""
     for part in ("data", "index", "tmp"):
         (tmp_path / part / "deep").mkdir(parents=True)
         (tmp_path / part / "thesis.arrow").write_text("years of work")
@@ -185,8 +185,8 @@ def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [1, 10])
-def test_a_version_whose_files_are_missing_is_no_reason_to_remove_others(keep: int, tmp_path: Path) -> None:
-    """A manifest that was copied from another master names none of the files that are here."""
+def test_nothing_is_removed_if_a_version_lacks_files(keep: int, tmp_path: Path) -> None:
+    """A manifest copied from another master names none of the existing files."""
     master = _versions(tmp_path / "m", 2)
     _versions(tmp_path / "other", 2)
     newest = tmp_path / "m" / "versions" / f"{2:020d}.json"
@@ -201,7 +201,7 @@ def test_a_version_whose_files_are_missing_is_no_reason_to_remove_others(keep: i
 
 
 @pytest.mark.parametrize("rows", [0, 100])
-def test_a_copy_without_empty_directories_and_locks_can_be_changed(rows: int, tmp_path: Path) -> None:
+def test_a_copy_without_empty_directories_and_lock_files_can_be_changed(rows: int, tmp_path: Path) -> None:
     table = pa.table({"key": pa.array(range(rows), pa.int64()), "value": pa.array(["x"] * rows, pa.string())})
     Master.build(table, "key", tmp_path / "m").close()
     for part in ("data", "tmp"):

@@ -24,7 +24,7 @@ def _rewrite_manifest(home: Home, **changed: Any) -> None:
 
 
 def _replace_index(home: Home, index: PageIndex) -> None:
-    """As a wrong program would: everything has its right checksum."""
+    """As a faulty program would do it: all checksums are correct."""
     data = index.to_bytes()
     _rewrite_manifest(home, index=IndexFile(home.write_index_file(data, []), checksum_of(data)))
 
@@ -34,12 +34,12 @@ def master(tmp_path: Path) -> Master:
     return build_master(products(2000), "price", tmp_path / "m", filter_bits=8)
 
 
-def test_a_sound_master_passes(master: Master) -> None:
+def test_an_intact_master_passes(master: Master) -> None:
     master.verify()
 
 
 @pytest.mark.parametrize("name", ["first", "last", "file", "block", "blocks", "rows", "checksum"])
-def test_an_index_that_lies_is_found(name: str, master: Master) -> None:
+def test_a_wrong_entry_of_the_index_is_found(name: str, master: Master) -> None:
     index = PageIndex(
         **{field.name: getattr(master.index, field.name).copy() for field in dataclasses.fields(PageIndex)}
     )
@@ -49,7 +49,7 @@ def test_an_index_that_lies_is_found(name: str, master: Master) -> None:
         Master.open(master.path).verify()
 
 
-def test_pages_out_of_order_or_twice_are_found(master: Master) -> None:
+def test_pages_that_are_duplicated_or_out_of_order_are_found(master: Master) -> None:
     for places in ([1, 0], [0, 1, 1]):
         _replace_index(Home(master.path), master.index.take(np.array([*places, *range(2, master.pages)])))
         with pytest.raises(CorruptionError, match="index"):
@@ -57,13 +57,13 @@ def test_pages_out_of_order_or_twice_are_found(master: Master) -> None:
 
 
 @pytest.mark.parametrize("field", ["rows", "pages"])
-def test_a_manifest_that_miscounts_is_found(field: str, master: Master) -> None:
+def test_a_wrong_count_in_the_manifest_is_found(field: str, master: Master) -> None:
     _rewrite_manifest(Home(master.path), **{field: 1})
     with pytest.raises(CorruptionError, match="manifest says 1"):
         Master.open(master.path).verify()
 
 
-def test_a_filter_without_a_key_is_found(master: Master) -> None:
+def test_a_filter_that_lacks_a_key_is_found(master: Master) -> None:
     home = Home(master.path)
     data = KeyFilter.for_keys(master.rows, 8).to_bytes()
     _rewrite_manifest(home, filter=IndexFile(home.write_index_file(data, []), checksum_of(data), master.rows))
@@ -92,7 +92,7 @@ def test_a_missing_file_is_named(master: Master) -> None:
         os.rename(path + ".away", path)
 
 
-def test_a_file_that_was_cut_off_is_named(master: Master) -> None:
+def test_a_truncated_file_is_named(master: Master) -> None:
     os.truncate(master.files[0].path, master.files[0].bytes - 4096)
     with pytest.raises(CorruptionError, match=master.files[0].path):
         master.verify()
@@ -106,7 +106,7 @@ def test_a_manifest_under_the_name_of_another_version_is_found(master: Master) -
     Master.open(master.path, 1).verify()
 
 
-def test_the_manifest_comes_back_as_it_was(master: Master) -> None:
+def test_a_manifest_is_read_back_as_it_was_written(master: Master) -> None:
     home = Home(master.path)
     manifest = home.read_manifest(1)
     again = Manifest.from_bytes("x", manifest.to_bytes(), home.data_dir)
@@ -124,7 +124,7 @@ def test_a_newer_format_is_refused(master: Master, monkeypatch: pytest.MonkeyPat
         Master.open(master.path)
 
 
-def test_index_and_filter_come_back_as_they_were(master: Master) -> None:
+def test_index_and_filter_are_read_back_as_they_were_written(master: Master) -> None:
     index = PageIndex.from_bytes(master.index.to_bytes().to_pybytes())
     for field in dataclasses.fields(PageIndex):
         one, other = getattr(index, field.name), getattr(master.index, field.name)

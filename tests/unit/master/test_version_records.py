@@ -58,7 +58,7 @@ def _age(path: str | os.PathLike[str], days: float) -> None:
     os.utime(path, (then, then))
 
 
-def test_a_micro_batch_keeps_its_version_and_the_next_takes_the_newest(master: Master) -> None:
+def test_a_micro_batch_keeps_its_version_and_the_next_one_takes_the_newest(master: Master) -> None:
     records = QueryRecords(master.path)
     assert records.version_for(QUERY, 0) == 1
     _move_on(master)
@@ -68,7 +68,7 @@ def test_a_micro_batch_keeps_its_version_and_the_next_takes_the_newest(master: M
     assert records.version_for(str(uuid.uuid4()), 0) == 2
 
 
-def test_the_last_two_records_stay(master: Master) -> None:
+def test_the_last_two_records_are_kept(master: Master) -> None:
     records = QueryRecords(master.path)
     for batch in (0, 1, 5, 6):
         records.version_for(QUERY, batch)
@@ -79,7 +79,7 @@ def test_the_last_two_records_stay(master: Master) -> None:
     ]
 
 
-def test_a_query_put_back_by_its_checkpoint_leaves_the_later_records(master: Master) -> None:
+def test_a_query_reset_by_its_checkpoint_keeps_the_later_records(master: Master) -> None:
     records = QueryRecords(master.path)
     for batch in (7, 8):
         records.version_for(QUERY, batch)
@@ -89,7 +89,7 @@ def test_a_query_put_back_by_its_checkpoint_leaves_the_later_records(master: Mas
     assert _batches(records) == [3, 7, 8]
 
 
-def test_a_record_is_durable_before_it_is_told(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_is_durable_before_it_is_returned(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
 
     def change(operation: str, path: str, action: Callable[[], Any]) -> Any:
@@ -110,10 +110,10 @@ def test_a_record_is_durable_before_it_is_told(master: Master, monkeypatch: pyte
     assert steps == []
 
 
-def test_whoever_reads_a_record_that_may_not_be_durable_makes_it_so(
+def test_reading_a_record_that_may_not_be_durable_makes_it_durable(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that was killed between link and sync has left its second name."""
+    """A task that was killed between link and sync left the record with two names."""
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     os.link(_record_path(records, 0), Path(records.directory(QUERY), f"{'0' * 32}.tmp"))
@@ -126,7 +126,7 @@ def test_whoever_reads_a_record_that_may_not_be_durable_makes_it_so(
 @pytest.mark.parametrize(
     "query", ["", "..", "../../versions", f"{QUERY}/..", f"{QUERY}\n", QUERY[:-1], f"{QUERY}\0", None, 7]
 )
-def test_ids_of_queries_name_no_other_path(query: Any, master: Master) -> None:
+def test_query_ids_are_validated(query: Any, master: Master) -> None:
     records = QueryRecords(master.path)
     before = sorted(Path(master.path).rglob("*"))
     for call in (
@@ -140,18 +140,18 @@ def test_ids_of_queries_name_no_other_path(query: Any, master: Master) -> None:
 
 
 @pytest.mark.parametrize("batch", [-1, 1 << 63, True, 1.0, "1", None])
-def test_numbers_of_batches_are_numbers(batch: Any, master: Master) -> None:
+def test_batch_ids_are_validated(batch: Any, master: Master) -> None:
     with pytest.raises(OptionError, match="batch_id="):
         QueryRecords(master.path).version_for(QUERY, batch)
 
 
-def test_there_must_be_a_master(tmp_path: Path) -> None:
+def test_records_need_a_master(tmp_path: Path) -> None:
     with pytest.raises(MasterNotFoundError):
         QueryRecords(tmp_path / "none").version_for(QUERY, 0)
     assert not (tmp_path / "none").exists()
 
 
-def test_every_byte_of_a_record_counts(master: Master) -> None:
+def test_a_change_of_any_byte_of_a_record_is_found(master: Master) -> None:
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     path = _record_path(records, 0)
@@ -184,11 +184,11 @@ def test_a_record_of_a_newer_adjoin_is_refused(master: Master, monkeypatch: pyte
         records.version_for(QUERY, 0)
 
 
-def test_something_else_in_the_place_of_a_record_is_named(master: Master) -> None:
+def test_something_else_in_place_of_a_record_is_named(master: Master) -> None:
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     _record_path(records, 1).symlink_to("nowhere")
-    with pytest.raises(StorageError, match="can be neither made nor read"):
+    with pytest.raises(StorageError, match="can be neither created nor read"):
         records.version_for(QUERY, 1)
     _record_path(records, 2).mkdir()
     with pytest.raises(StorageError, match="Is a directory"):
@@ -202,15 +202,14 @@ def test_a_recorded_version_that_is_gone_is_explained(master: Master) -> None:
     os.unlink(Home(master.path).manifest_path(1))
     with pytest.raises(VersionNotFoundError) as error:
         records.version_for(QUERY, 4)
-    assert f"version 1 of {master.path} is gone, and batch 4 of query {QUERY} began with it" in str(
-        error.value
-    )
+    gone = f"batch 4 of query {QUERY} was started with version 1 of {master.path}, which is gone"
+    assert gone in str(error.value)
     assert f"remove {_record_path(records, 4)}" in str(error.value)
     _record_path(records, 4).unlink()
     assert records.version_for(QUERY, 4) == 2
 
 
-def test_the_end_of_a_query_is_marked_until_it_goes_on(master: Master) -> None:
+def test_the_end_of_a_query_is_marked_until_it_continues(master: Master) -> None:
     records = QueryRecords(master.path)
     records.end(QUERY)
     assert not records.has_ended(QUERY)
@@ -224,7 +223,7 @@ def test_the_end_of_a_query_is_marked_until_it_goes_on(master: Master) -> None:
     assert not records.has_ended(QUERY)
 
 
-def test_a_query_that_decides_nothing_can_end_too(master: Master) -> None:
+def test_a_query_without_records_can_end(master: Master) -> None:
     records = QueryRecords(master.path)
     for _ in range(2):
         assert records.begin(QUERY) == records.directory(QUERY)
@@ -271,8 +270,8 @@ def test_many_threads_processes_and_a_writer_agree(master: Master) -> None:
     ]
 
 
-def test_of_tasks_that_start_at_once_one_decides(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All have found no record and pinned different versions before the first one links its own."""
+def test_one_of_several_concurrent_tasks_decides(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tasks find no record, and pin different versions, before the first one links its record."""
     records, tasks = QueryRecords(master.path), 6
     everybody, one_at_a_time = threading.Barrier(tasks), threading.Lock()
     real_lock = Home.lock
@@ -292,7 +291,7 @@ def test_of_tasks_that_start_at_once_one_decides(master: Master, monkeypatch: py
     assert os.listdir(records.directory(QUERY)) == [_record_path(records, 0).name]
 
 
-def test_vacuum_keeps_what_records_name(master: Master) -> None:
+def test_vacuum_keeps_recorded_versions(master: Master) -> None:
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     _move_on(master, 2)
@@ -319,10 +318,10 @@ def test_a_damaged_record_stops_vacuum(master: Master) -> None:
     assert Home(master.path).versions() == [1, 2]
 
 
-def test_vacuum_comes_between_the_choice_and_the_record(
+def test_vacuum_between_choosing_and_recording_a_version(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At every step of deciding, the master moves on and vacuum removes all it can."""
+    """At every step of deciding, a version is committed and vacuum removes all it can."""
     records = QueryRecords(master.path)
     real, inside = files.change, False
     steps = 0
@@ -347,10 +346,10 @@ def test_vacuum_comes_between_the_choice_and_the_record(
     assert steps > 20
 
 
-def test_a_record_made_after_vacuum_looked_for_records_is_still_seen(
+def test_vacuum_respects_a_record_made_after_it_read_the_records(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task has pinned version 1, and records it when vacuum has just read the records."""
+    """The task has pinned version 1, and records it right after vacuum has read the records."""
     home, records = Home(master.path), QueryRecords(master.path)
     chosen = home.lock()
     _move_on(master)
@@ -372,7 +371,7 @@ def test_a_record_made_after_vacuum_looked_for_records_is_still_seen(
     assert home.versions() == [1, 2]
 
 
-def test_a_newest_version_that_is_vacuumed_before_it_is_locked_is_not_taken(
+def test_a_version_vacuumed_before_it_is_locked_is_not_chosen(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_newest, calls = Home.newest, 0
@@ -391,7 +390,7 @@ def test_a_newest_version_that_is_vacuumed_before_it_is_locked_is_not_taken(
     assert QueryRecords(master.path).version_for(QUERY, 0) == 2
 
 
-def test_neither_waits_for_writers_nor_hinders_them(master: Master) -> None:
+def test_records_and_writers_do_not_block_each_other(master: Master) -> None:
     with Home(master.path).lock_writers():
         assert QueryRecords(master.path).version_for(QUERY, 0) == 1
     lock = files.lock_file(Home(master.path).lock_path, exclusive=True)
@@ -401,7 +400,7 @@ def test_neither_waits_for_writers_nor_hinders_them(master: Master) -> None:
     assert master.vacuum(keep=1).versions == ()
 
 
-def test_queries_without_a_batch_for_long_are_forgotten(master: Master) -> None:
+def test_records_of_idle_queries_are_removed(master: Master) -> None:
     records, other = QueryRecords(master.path), str(uuid.uuid4())
     for query in (QUERY, other):
         records.version_for(query, 0)
@@ -420,7 +419,7 @@ def test_queries_without_a_batch_for_long_are_forgotten(master: Master) -> None:
     assert records.version_for(QUERY, 0) == 2
 
 
-def test_a_repeated_batch_counts_as_one(master: Master) -> None:
+def test_repeating_a_batch_counts_as_activity(master: Master) -> None:
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     _age(_record_path(records, 0), FORGOTTEN_AFTER_DAYS + 1)
@@ -431,10 +430,10 @@ def test_a_repeated_batch_counts_as_one(master: Master) -> None:
 
 
 @pytest.mark.parametrize("first", ["vacuum", "task"])
-def test_a_record_is_forgotten_or_used_but_not_both(
+def test_a_record_is_either_removed_or_used(
     first: str, master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A query comes back after weeks, in the moment in which vacuum forgets it."""
+    """A query resumes after weeks, at the moment when vacuum removes its records."""
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     path = _record_path(records, 0)
@@ -465,7 +464,7 @@ def test_a_record_is_forgotten_or_used_but_not_both(
 def test_a_record_that_vacuum_is_about_to_remove_is_not_used(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The query comes back when vacuum has made up its mind: it waits, and then decides anew."""
+    """The query resumes when vacuum is about to remove its record: it waits, and then decides again."""
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     _age(_record_path(records, 0), FORGOTTEN_AFTER_DAYS + 1)
@@ -492,7 +491,7 @@ def test_a_record_that_vacuum_is_about_to_remove_is_not_used(
         assert [answer.result(60) for answer in asked] == [2]
 
 
-def test_a_directory_that_vanishes_is_made_again(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_directory_is_created_again(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     records = QueryRecords(master.path)
     real, vanished = files.change, 0
 
@@ -508,7 +507,7 @@ def test_a_directory_that_vanishes_is_made_again(master: Master, monkeypatch: py
     assert vanished == 5
 
 
-def test_what_killed_tasks_have_left_goes_in_time(master: Master) -> None:
+def test_leftovers_of_killed_tasks_are_removed_eventually(master: Master) -> None:
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     old, young = (Path(records.directory(QUERY), f"{digit * 32}.tmp") for digit in "01")
@@ -523,7 +522,7 @@ def test_what_killed_tasks_have_left_goes_in_time(master: Master) -> None:
     assert not young.exists()
 
 
-def test_foreign_names_are_left_alone(master: Master) -> None:
+def test_foreign_files_among_records_are_left_alone(master: Master) -> None:
     foreign = Path(master.path, "queries", "notes")
     foreign.mkdir(parents=True)
     (foreign / "thesis.json").write_text("years of work")
@@ -533,10 +532,10 @@ def test_foreign_names_are_left_alone(master: Master) -> None:
     assert (foreign / "thesis.json").exists()
 
 
-def test_a_record_that_goes_while_vacuum_looks_does_not_make_its_query_forgotten(
+def test_removing_a_record_during_vacuum_does_not_make_its_query_idle(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change set that was overtaken drops its record just when vacuum has listed it."""
+    """A change set that was overtaken drops its record right after vacuum has listed it."""
     records = QueryRecords(master.path)
     records.version_for(QUERY, 0)
     real_names = version_records._names

@@ -16,17 +16,17 @@ from adjoin.memory.budget import MemoryBudget, parse_bytes
         ("3M", 3 << 20),
     ],
 )
-def test_sizes_are_read_in_powers_of_two(given, expected):
+def test_units_of_sizes_are_powers_of_two(given, expected):
     assert parse_bytes(given) == expected
 
 
 @pytest.mark.parametrize("given", [0, -1, "", "lots", "12 apples", "-3MB", True, None, 1.5, "0MB"])
-def test_what_is_no_size_is_refused_with_its_value(given):
+def test_invalid_sizes_are_refused_with_their_value(given):
     with pytest.raises(OptionError, match="memory="):
         parse_bytes(given)
 
 
-def test_accounts_never_hold_more_than_the_budget_and_the_error_names_what_would_do():
+def test_accounts_never_exceed_the_budget_and_the_error_says_what_suffices():
     budget = MemoryBudget(100)
     budget.set("pages", 60)
     budget.add("rows", 30)

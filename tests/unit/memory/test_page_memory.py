@@ -1,4 +1,4 @@
-"""A page file: what is left is found again, and nothing else ever is."""
+"""A page file: the next user finds what the last one left, and never anything else."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ def occupied(path: Path) -> int:
 
 
 def fill(path: Path, most: int = MOST) -> None:
-    """Leave an array and a page."""
+    """Leave an array and a page in the file."""
     with PageFile(path, most) as file:
         assert file.recall("key") is None
         file.array("numbers", 1000, np.int32)[:] = np.arange(1000)
@@ -35,7 +35,7 @@ def recalled(path: Path, key: str = "key", most: int = MOST) -> dict | None:
         return file.recall(key)
 
 
-def test_what_was_left_is_found_by_the_next_user(tmp_path):
+def test_the_next_user_finds_what_was_left(tmp_path):
     fill(tmp_path / "a")
     with PageFile(tmp_path / "a", MOST) as file:
         assert file.recall("key") == {"answer": 42, "unit": 0.1}
@@ -43,7 +43,7 @@ def test_what_was_left_is_found_by_the_next_user(tmp_path):
         assert (file.map(BLOCK_BYTES, 10 * BLOCK_BYTES)[:BLOCK_BYTES] == 7).all()
 
 
-def test_what_is_read_is_the_file_itself_and_no_copy(tmp_path):
+def test_arrays_are_the_mapped_file_and_not_a_copy(tmp_path):
     with PageFile(tmp_path / "a", MOST) as file:
         file.recall("key")
         numbers = file.array("numbers", 1000, np.int32)
@@ -52,19 +52,19 @@ def test_what_is_read_is_the_file_itself_and_no_copy(tmp_path):
         assert (file.array("numbers", 10, np.int32) == 5).all()
 
 
-def test_under_another_key_the_file_is_empty(tmp_path):
+def test_the_file_is_empty_under_another_key(tmp_path):
     fill(tmp_path / "a")
     assert recalled(tmp_path / "a", "another") is None
     assert occupied(tmp_path / "a") <= BLOCK_BYTES
 
 
-def test_a_user_who_did_not_leave_properly_leaves_nothing(tmp_path):
+def test_a_user_that_does_not_close_properly_leaves_nothing(tmp_path):
     fill(tmp_path / "a")
-    assert recalled(tmp_path / "a") is not None  # and is gone without a word
+    assert recalled(tmp_path / "a") is not None  # and does not leave properly
     assert recalled(tmp_path / "a") is None
 
 
-def test_a_user_who_abandons_leaves_nothing_and_the_file_can_be_used_again(tmp_path):
+def test_an_abandoned_file_is_empty_and_can_be_used_again(tmp_path):
     with PageFile(tmp_path / "a", MOST) as file:
         file.recall("key")
         file.abandon()
@@ -73,34 +73,34 @@ def test_a_user_who_abandons_leaves_nothing_and_the_file_can_be_used_again(tmp_p
         assert file.recall("key") == {}
 
 
-def test_two_users_at_once_are_refused(tmp_path):
+def test_a_second_user_at_the_same_time_is_refused(tmp_path):
     with PageFile(tmp_path / "a", MOST) as file:
         file.recall("key")
         with pytest.raises(OptionError, match="in use by another operator"):
             file.recall("key")
 
 
-def test_a_file_from_before_the_system_was_started_is_empty(tmp_path, monkeypatch):
-    """A disk may have lost some of what was written before a power cut, the header is no proof."""
+def test_a_file_from_before_the_last_boot_is_empty(tmp_path, monkeypatch):
+    """A disk may have lost some of what was written before a power cut, whatever the header says."""
     fill(tmp_path / "a")
     monkeypatch.setattr("adjoin.memory.page_memory._boot", lambda: "another")
     assert recalled(tmp_path / "a") is None
 
 
-def test_a_file_that_was_given_less_room_is_empty(tmp_path):
+def test_a_file_that_may_now_occupy_less_is_empty(tmp_path):
     fill(tmp_path / "a")
     assert recalled(tmp_path / "a", most=2 * BLOCK_BYTES) is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, BLOCK_BYTES, 3 * BLOCK_BYTES, -1])
-def test_a_file_that_was_cut_short_is_empty(tmp_path, size):
+def test_a_truncated_page_file_is_empty(tmp_path, size):
     fill(tmp_path / "a")
     os.truncate(tmp_path / "a", size if size >= 0 else os.path.getsize(tmp_path / "a") - 1)
     assert recalled(tmp_path / "a") is None
 
 
-def test_a_file_whose_blocks_are_gone_is_empty(tmp_path):
-    """As after a copy that leaves zeros out: to touch such a page on a full file system would be fatal."""
+def test_a_file_without_its_blocks_is_empty(tmp_path):
+    """As after a copy that skips zeros: touching such a page on a full file system would be fatal."""
     fill(tmp_path / "a")
     size = os.path.getsize(tmp_path / "a")
     header = (tmp_path / "a").read_bytes()[:BLOCK_BYTES]
@@ -112,7 +112,7 @@ def test_a_file_whose_blocks_are_gone_is_empty(tmp_path):
 
 @settings(max_examples=200)
 @given(data=st.data())
-def test_no_damage_to_the_header_is_overlooked(tmp_path_factory, data):
+def test_any_damage_to_the_header_is_detected(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("damage") / "a"
     fill(path)
     header = path.read_bytes()[:BLOCK_BYTES]
@@ -128,15 +128,15 @@ def test_no_damage_to_the_header_is_overlooked(tmp_path_factory, data):
 @pytest.mark.parametrize(
     "garbage", [b"", b"\0" * 9000, os.urandom(9000), b"adjoin pages 1\n\0" + b"{" * 5000]
 )
-def test_a_file_of_something_else_is_empty(tmp_path, garbage):
+def test_a_file_with_other_contents_is_empty(tmp_path, garbage):
     (tmp_path / "a").write_bytes(garbage)
     assert recalled(tmp_path / "a") is None
     fill(tmp_path / "a")
     assert recalled(tmp_path / "a") is not None
 
 
-def test_room_is_taken_as_it_is_needed_and_given_back(tmp_path):
-    """With an arena in the file: the blocks of the file follow the slots in use."""
+def test_blocks_are_reserved_as_needed_and_released(tmp_path):
+    """With an arena in the file, its blocks follow the slots in use."""
     with PageFile(tmp_path / "a", MOST) as file:
         file.recall("key")
         arena = Arena(2, 500, BLOCK_BYTES, 0, BLOCK_BYTES, file)
@@ -153,7 +153,7 @@ def test_room_is_taken_as_it_is_needed_and_given_back(tmp_path):
         assert occupied(tmp_path / "a") == before + 200 * BLOCK_BYTES == file.occupied_bytes
 
 
-def test_where_room_cannot_be_given_back_it_is_kept(tmp_path, monkeypatch):
+def test_blocks_stay_reserved_where_they_cannot_be_released(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "no holes here")
 
@@ -171,16 +171,16 @@ def test_where_room_cannot_be_given_back_it_is_kept(tmp_path, monkeypatch):
         assert file.occupied_bytes == before
 
 
-def test_the_file_never_takes_more_than_it_was_given(tmp_path):
+def test_the_file_never_occupies_more_than_its_maximum(tmp_path):
     with PageFile(tmp_path / "a", 10 * BLOCK_BYTES) as file:
         file.recall("key")
         file.array("numbers", 8 * BLOCK_BYTES, np.uint8)
-        with pytest.raises(ArenaError, match=r"may occupy 40,960 bytes and holds 36,864; 8,192 more"):
+        with pytest.raises(ArenaError, match=r"occupies 36,864 of at most 40,960 bytes and needs 8,192 more"):
             file.array("more", 2 * BLOCK_BYTES, np.uint8)
         assert occupied(tmp_path / "a") <= 10 * BLOCK_BYTES
 
 
-def test_room_that_the_system_refuses_is_an_error_that_names_the_cure(tmp_path, monkeypatch):
+def test_the_error_about_missing_space_suggests_what_to_do(tmp_path, monkeypatch):
     def refuse(descriptor: int, begin: int, length: int) -> None:
         raise OSError(errno.ENOSPC, "full")
 
@@ -189,7 +189,7 @@ def test_room_that_the_system_refuses_is_an_error_that_names_the_cure(tmp_path, 
         arena = Arena(2, 100, BLOCK_BYTES, 0, BLOCK_BYTES, file)
         arena.grow(100)
         monkeypatch.setattr(os, "posix_fallocate", refuse)
-        with pytest.raises(ArenaError, match=r"/a gets no room for 409,600 .*smaller memory=.*arena\.dir"):
+        with pytest.raises(ArenaError, match=r"/a has no room for 409,600 .*smaller memory=.*arena\.dir"):
             arena.take(5)
         assert arena.free_slots == 100
 
@@ -205,7 +205,7 @@ def small_file_system(tmp_path):
     subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def test_a_full_file_system_is_an_error_and_no_signal(small_file_system):
+def test_a_full_file_system_raises_an_error_instead_of_a_signal(small_file_system):
     with PageFile(small_file_system / "a", MOST) as file:
         file.recall("key")
         arena = Arena(2, 500, BLOCK_BYTES, 0, BLOCK_BYTES, file)
@@ -219,28 +219,28 @@ def test_a_full_file_system_is_an_error_and_no_signal(small_file_system):
         assert file.recall("key") == {}
 
 
-def test_not_even_the_header_fits(small_file_system):
+def test_a_file_system_without_room_for_the_header(small_file_system):
     (small_file_system / "full").write_bytes(b"x" * (256 << 10))
     with PageFile(small_file_system / "a", MOST) as file, pytest.raises(ArenaError, match="No space left"):
         file.recall("key")
 
 
-def test_what_is_no_file_or_cannot_be_opened_is_refused(tmp_path):
+def test_a_path_that_is_not_a_usable_file_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe", "missing/a", "."):
-        with pytest.raises(ArenaError, match=r"arena\.dir|no file"):
+        with pytest.raises(ArenaError, match=r"arena\.dir|not a regular file"):
             PageFile(tmp_path / name, MOST)
     assert not (tmp_path / "target").exists()
 
 
-def test_only_its_owner_can_read_a_page_file(tmp_path):
+def test_a_page_file_is_readable_only_by_its_owner(tmp_path):
     PageFile(tmp_path / "a", MOST).close()
     assert os.stat(tmp_path / "a").st_mode & 0o777 == 0o600
 
 
 def fill_part(path: Path, leave: bool = True) -> None:
-    """Leave notes and a page in a part of the file, beside an array of its user."""
+    """Leave an array and a page in a part of the file, and an array of the main user."""
     with PageFile(path, MOST) as file:
         part = file.part("other")
         file.recall("key")
@@ -255,7 +255,7 @@ def fill_part(path: Path, leave: bool = True) -> None:
         file.leave({"answer": 42})
 
 
-def test_what_was_left_in_a_part_is_found_by_the_next_user(tmp_path):
+def test_the_next_user_finds_what_was_left_in_a_part(tmp_path):
     fill_part(tmp_path / "a")
     with PageFile(tmp_path / "a", MOST) as file:
         part = file.part("other")
@@ -278,7 +278,7 @@ def test_a_part_under_another_key_or_that_was_not_left_is_empty(tmp_path, leave)
 
 
 @pytest.mark.parametrize("parts", [[], ["another"], ["other", "another"]])
-def test_users_with_other_parts_begin_with_nothing(tmp_path, parts):
+def test_users_with_other_parts_find_nothing(tmp_path, parts):
     fill_part(tmp_path / "a")
     with PageFile(tmp_path / "a", MOST) as file:
         for name in parts:
@@ -296,7 +296,7 @@ def test_a_part_is_lost_with_its_file(tmp_path):
         assert file.occupied_bytes == BLOCK_BYTES
 
 
-def test_a_part_that_is_emptied_again_and_again_uses_the_same_place(tmp_path):
+def test_a_part_that_is_emptied_repeatedly_does_not_grow_the_file(tmp_path):
     with PageFile(tmp_path / "a", MOST) as file:
         part = file.part("other")
         file.recall("key")

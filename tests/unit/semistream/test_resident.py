@@ -20,6 +20,8 @@ import numpy as np, pyarrow as pa
 import adjoin
 from adjoin.semistream.algorithms import algorithm_named
 
+adjoin.return_freed_memory()
+
 def rss(field):
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith(field))

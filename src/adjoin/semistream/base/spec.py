@@ -79,7 +79,7 @@ def make_spec(
     for name, given in (("columns", columns), ("between", between)):
         if given is not None:
             arguments.names(name, given)
-    arguments.text("suffix", suffix)
+    arguments.string("suffix", suffix)
     if within is not None and between is not None:
         raise OptionError("give within= or between=, not both")
     pairs = _key_pairs(master, on)

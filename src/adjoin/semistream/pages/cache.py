@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adjoin.kernels.page_utility import credit_pages
 from adjoin.kernels.pages import find_slots, move_pages
 from adjoin.kernels.types import Array
-from adjoin.kernels.utility import credit_pages
 from adjoin.memory.arena import Arena
 from adjoin.memory.page_columns import PageColumns
 from adjoin.memory.trust import Trust

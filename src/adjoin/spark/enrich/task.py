@@ -14,6 +14,7 @@ from adjoin.errors import AdjoinError, SchemaError
 from adjoin.master.evolve import View
 from adjoin.master.master import Master
 from adjoin.master.version_records import QueryRecords
+from adjoin.memory.heap import return_freed_memory
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from adjoin.spark.enrich.micro_batch import MicroBatch
 from adjoin.spark.enrich.worker import disk, open_master, page_files
@@ -63,6 +64,7 @@ class EnrichTask:
     def join(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function that Spark runs on every partition."""
         started = time.perf_counter()
+        return_freed_memory()
         context = TaskContext.get()
         if context is None:
             raise AdjoinError("enrich runs in a Spark task; join Arrow batches with adjoin.SSIJ instead")

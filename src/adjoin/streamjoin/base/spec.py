@@ -81,7 +81,7 @@ class TwoInputs:
         columns: Sequence[str] | None = None,
     ) -> None:
         self.orders = Orders()
-        arguments.text("suffix", suffix)
+        arguments.string("suffix", suffix)
         self._schemas = (left, right)
         for side, schema in zip(SIDES, self._schemas, strict=True):
             check_columns(side, schema)

@@ -158,7 +158,7 @@ if child:
 try:
     list(join.push(pa.record_batch({"id": [2]})))
 except adjoin.AdjoinError as error:
-    os._exit(0 if "before its fork" in str(error) else 1)
+    os._exit(0 if "in a fork of the process" in str(error) else 1)
 os._exit(2)
 """
     build(products(1000), tmp_path).close()

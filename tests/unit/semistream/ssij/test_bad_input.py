@@ -14,7 +14,7 @@ from tests.unit.semistream.shop import build, products, results, sales
         ({"how": "outer"}, OptionError, "inner, left, semi, anti"),
         ({"columns": ["price"]}, SchemaError, "no column 'price'"),
         ({"within": -1}, OptionError, "negative"),
-        ({"within": "far"}, OptionError, "not a number"),
+        ({"within": "far"}, OptionError, "give a number or a timedelta"),
         ({"within": 1, "between": ("a", "b")}, OptionError, "not both"),
         ({"decay": 2}, OptionError, "decay=2"),
         ({"max_scan": 0}, OptionError, "max_scan=0"),

@@ -109,8 +109,8 @@ def test_columns_come_in_the_order_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"columns": "name"}, OptionError, "list of names"),
-        ({"between": "ab"}, OptionError, "list of names"),
+        ({"columns": "name"}, OptionError, "list of strings"),
+        ({"between": "ab"}, OptionError, "list of strings"),
         ({"on": {"a": "id", "b": "id"}}, SchemaError, "must name the key"),
         ({"input_rows": "5"}, OptionError, "input_rows='5'"),
         ({"deadline": [1]}, OptionError, r"deadline=\[1\]"),
