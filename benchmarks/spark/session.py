@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from adjoin.spark.java import ensure_java
+from adjoin.java import ensure_java
 
 CORES = 2
 

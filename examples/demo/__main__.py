@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 import adjoin
-from adjoin.spark.java import ensure_java
+from adjoin.java import ensure_java
 from examples.demo.comparison import compare
 from examples.demo.pipeline import follow_changes, load_sales
 from examples.demo.screen import Screen, summary

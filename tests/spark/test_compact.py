@@ -25,9 +25,9 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(found))
         return found
 
-    monkeypatch.setattr(moving, "MUCH_BYTES", 1)
-    monkeypatch.setattr(moving, "_TASK_BYTES", 64 << 10)
-    monkeypatch.setattr(moving, "run", counted)
+    monkeypatch.setattr(page_moves, "MUCH_BYTES", 1)
+    monkeypatch.setattr(page_moves, "_TASK_BYTES", 64 << 10)
+    monkeypatch.setattr(page_moves, "run", counted)
     return counts
 
 
@@ -57,7 +57,7 @@ def test_what_executors_have_copied_goes_if_the_job_fails(
     spark: SparkSession, always: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = _scattered(tmp_path / "m")
-    monkeypatch.setattr(moving, "run", lambda df, work: jobs.run(df, work)[1:])
+    monkeypatch.setattr(page_moves, "run", lambda df, work: jobs.run(df, work)[1:])
     with pytest.raises(StorageError, match="Spark lost results"):
         master.compact()
     named, present = named_and_present(master)

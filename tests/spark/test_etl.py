@@ -394,7 +394,9 @@ def test_numbers_that_are_used_up(spark, tmp_path):
     full = pa.table({"id": pa.array([1], pa.int64()), "key": pa.array([126], pa.int8())})
     master = build(full, tmp_path / "master")
     options: dict[str, Any] = {"on": "id", "key": "key", "txn": ("a", 0), **FAST}
-    with pytest.raises(SchemaError, match=r"column 'key' cannot hold 3 more surrogate keys after 126 \(maximum 127\)"):
+    with pytest.raises(
+        SchemaError, match=r"column 'key' cannot hold 3 more surrogate keys after 126 \(maximum 127\)"
+    ):
         etl.surrogate_keys(spark.range(2, 5), master, **options)
     with pytest.raises(OptionError, match="unknown_key=257 does not fit column 'key'"):
         etl.surrogate_keys(spark.range(2, 3), master, unknown_key=257, **options)

@@ -126,6 +126,6 @@ def _refuse_other_checkpoints(home: Home, txn: tuple[str, int], marks: dict[str,
     # Spark only ever repeats the newest micro-batch.
     if number < newest or any(known.get(mark, value) != value for mark, value in marks.items()):
         raise OptionError(
-            f"micro-batch {number} of {name!r} comes from another checkpoint than those already in {home.path}, "
-            f"up to {newest}; give the new checkpoint another name"
+            f"micro-batch {number} of {name!r} comes from another checkpoint than those already in "
+            f"{home.path}, up to {newest}; give the new checkpoint another name"
         )

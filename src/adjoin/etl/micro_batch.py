@@ -39,8 +39,8 @@ def txn_of(df: DataFrame, txn: tuple[str, int] | None, name: str, details: Seque
     micro_batch = MicroBatch.around(df)
     if micro_batch is None:
         raise OptionError(
-            f"{name} cannot tell which micro-batch this is, and needs to know so that a repetition does the "
-            'same: give txn=("a name for this load", batch_id), or outside of foreachBatch a number of your own'
-            " choice"
+            f"{name} cannot tell which micro-batch this is, and must know it to recognize a repetition: give "
+            'txn=("a name for this load", batch_id); outside of foreachBatch use a number of your own '
+            "instead of batch_id"
         )
     return f"{micro_batch.query_id} {name} {' '.join(details)}", micro_batch.batch_id

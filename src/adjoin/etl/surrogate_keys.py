@@ -171,8 +171,8 @@ def _issue(base: Master, unseen: pa.Table, key: str) -> Planned:
     most = _most(base.schema.field(key).type)
     if highest + unseen.num_rows > most:
         raise SchemaError(
-            f"column {key!r} cannot hold {unseen.num_rows} more surrogate keys after {highest} (maximum {most}); "
-            "build the master with an int64 column"
+            f"column {key!r} cannot hold {unseen.num_rows} more surrogate keys after {highest} "
+            f"(maximum {most}); build the master with an int64 column"
         )
     numbers = np.arange(highest + 1, highest + 1 + unseen.num_rows)
     known = dict(zip(unseen.column_names, unseen.columns, strict=True))

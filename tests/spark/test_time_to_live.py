@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import Master, OptionError, SchemaError, etl
-from adjoin.etl import timetolive
+from adjoin.etl import time_to_live
 from tests.spark.shop import as_dataframe, build, rows_of, write_batches
 from tests.spark.test_etl import Load
 from tests.unit.master.tables import rows_of as stored_rows
@@ -73,7 +73,7 @@ def random_batches(batches: int, rows: int, keys: int, seed: int) -> list[list[t
 
 
 def test_keys_expire_by_event_time_through_crashes_and_replays(spark, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(timetolive, "_LEAST_PAGES_SWEPT", 1)
+    monkeypatch.setattr(time_to_live, "_LEAST_PAGES_SWEPT", 1)
     batches: list[list[tuple[int, int | None]]] = [
         [(1, None), (2, None)],
         *random_batches(6, 60, 150, seed=5),
@@ -181,7 +181,11 @@ def test_what_makes_no_sense_is_refused(spark, tmp_path: Path):
         ({"ttl": True, "time": "number"}, OptionError, "at least 1"),
         ({"ttl": 5, "time": "at"}, SchemaError, "int64 column of the master that the DataFrame lacks"),
         ({"ttl": 5, "time": "text"}, SchemaError, "int64 column of the master that the DataFrame lacks"),
-        ({"ttl": "7 days", "time": "when"}, SchemaError, "must name a column of the master other than its key"),
+        (
+            {"ttl": "7 days", "time": "when"},
+            SchemaError,
+            "must name a column of the master other than its key",
+        ),
         ({"ttl": "7 days", "time": "id"}, SchemaError, "must name a column of the master other than its key"),
         ({"ttl": "7 days", "time": "number"}, SchemaError, "is not a column of the DataFrame"),
     ]
