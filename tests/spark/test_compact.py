@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from adjoin import Master, StorageError
 from adjoin.etl import apply_changes
 from adjoin.master.page_moves import same_pages
-from adjoin.spark import jobs, moving
+from adjoin.spark import jobs, page_moves
 from tests.unit.master.disk_use import named_and_present
 from tests.unit.master.tables import build_master, changes, multiset, rows_of
 
