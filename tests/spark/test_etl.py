@@ -219,7 +219,7 @@ def test_a_name_that_was_used_for_other_rows_is_refused(spark, tmp_path, transfo
     rows = [spark.createDataFrame(facts(keys)) for keys in ([("a", 1)], [("b", 1)])]
     options |= {"on": ON, "txn": ("load", 7), **FAST}
     getattr(etl, transform)(rows[0], tmp_path / "master", **options)
-    with pytest.raises(Exception, match="each call and each checkpoint a"):
+    with pytest.raises(Exception, match="each call and each checkpoint its own"):
         getattr(etl, transform)(rows[1], tmp_path / "master", **options).collect()
 
 
@@ -319,7 +319,7 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(spark, tmp_path):
     apply_batch(changes, 0)
     apply_batch(changes, 1)
     apply_batch(changes, 1)
-    with pytest.raises(OptionError, match=r"micro-batch 0 of 'feed' is of another checkpoint.*up to 1; give"):
+    with pytest.raises(OptionError, match=r"micro-batch 0 of 'feed' comes from another checkpoint.*up to 1; give"):
         apply_batch(changes, 0)
     assert Master.open(tmp_path / "master").version == 3
 
@@ -400,7 +400,7 @@ def test_numbers_that_are_used_up(spark, tmp_path):
         etl.surrogate_keys(spark.range(2, 5), master, **options)
     with pytest.raises(OptionError, match="unknown_key=257 does not fit column 'key'"):
         etl.surrogate_keys(spark.range(2, 3), master, unknown_key=257, **options)
-    with pytest.raises(SchemaError, match="a column 'key' already"):
+    with pytest.raises(SchemaError, match="already has a column 'key'"):
         etl.surrogate_keys(spark.range(2, 3).withColumn("KEY", F.lit(1)), master, **options)
     assert Master.open(tmp_path / "master").version == 1
 
