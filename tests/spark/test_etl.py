@@ -409,7 +409,7 @@ def test_the_first_micro_batch_of_a_new_checkpoint_is_not_lost(spark, tmp_path):
     build(products(3), tmp_path / "master").close()
     changes = pa.table({"_op": ["delete"], "id": [2]})
     write_batches([changes], tmp_path / "in")
-    for checkpoint, error in (("a", None), ("b", "of another checkpoint")):
+    for checkpoint, error in (("a", None), ("b", "comes from another checkpoint")):
         body = etl.apply_changes(tmp_path / "master", "feed")
         stream = read_batches(spark, tmp_path / "in").writeStream.foreachBatch(body)
         query = (
