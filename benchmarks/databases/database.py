@@ -45,7 +45,7 @@ class Database(ABC):
 
     How it works:
         The master is a table in key order with a B-tree on the key. A stream is first loaded into a table in
-        memory, which is not measured. The plan must be an index nested loop with the stream as the outer side,
+        memory, unmeasured. The plan must be an index nested loop with the stream as the outer side,
         or the join is rejected. The join counts its rows and sums their checksums in the server, so that it
         runs completely and sends nothing; both numbers must equal the oracle's.
 

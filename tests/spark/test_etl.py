@@ -319,7 +319,8 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(spark, tmp_path):
     apply_batch(changes, 0)
     apply_batch(changes, 1)
     apply_batch(changes, 1)
-    with pytest.raises(OptionError, match=r"micro-batch 0 of 'feed' comes from another checkpoint.*up to 1; give"):
+    message = r"micro-batch 0 of 'feed' comes from another checkpoint.*up to 1; give"
+    with pytest.raises(OptionError, match=message):
         apply_batch(changes, 0)
     assert Master.open(tmp_path / "master").version == 3
 
