@@ -1,10 +1,10 @@
-"""Inputs for demo, tests and benchmarks: a seed fixes the rows, whatever the sizes in which they are read.
+"""Inputs for demo, tests and benchmarks: the seed determines the rows, whatever the batch sizes.
 
-Keys: `Zipf`, and `ShiftingZipf` with another part of the keys in every period; `NormalKeys` around a mean
+Keys: `Zipf`, and `ShiftingZipf`, which moves to other keys in every period; `NormalKeys` around a mean
 that may move, `MeanRevertingWalk` for prices and temperatures, `partly_sorted` keys of any of them.
 Rows: `Records` around keys, `MasterRows` for masters of any size.
 Arrival times: `ConstantRate`, `ExponentialGaps`, `SelfSimilarBursts`, which are `Arrivals`, and `Fragments`
-of them with silences between; `BurstyArrivals` counts the rows of each step instead.
+of these with pauses in between; `BurstyArrivals` counts the rows per step instead.
 Pairs of master and stream: `TPCH` and `CloudReports`.
 """
 

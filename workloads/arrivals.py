@@ -12,29 +12,29 @@ from workloads.seeds import state_of, units
 
 Seconds = NDArray[np.float64]
 
-_MOST_SOURCES = 16  # the time to settle doubles with every source
-_SETTLING = 4  # in longest stays of the strongest source: it is then on with probability 0.500
+_MOST_SOURCES = 16  # the settling time doubles with every source
+_SETTLING = 4  # times the strongest source's longest stay; then it is on with probability 0.500
 
 
 class Arrivals(Protocol):
-    """Arrival times of rows, one after the other."""
+    """Arrival times of rows, in sequence."""
 
     def times(self, rows: int) -> Seconds:
-        """Seconds from the start at which the next `rows` rows arrive; they never fall."""
+        """Seconds from the start at which the next `rows` rows arrive; they never decrease."""
 
 
 class ConstantRate:
-    """Rows that arrive at equal distances in time.
+    """Rows that arrive at equal intervals.
 
     Args:
-        rows_per_second: the rate, above 0; the first row arrives after one distance.
+        rows_per_second: The rate, above 0; the first row arrives after one interval.
 
     Example:
         >>> ConstantRate(4).times(4).tolist()
         [0.25, 0.5, 0.75, 1.0]
 
     Cost:
-        Time O(rows); memory O(1) beside the result.
+        Time O(rows); memory O(1) in addition to the result.
     """
 
     def __init__(self, rows_per_second: float) -> None:
@@ -50,11 +50,11 @@ class ConstantRate:
 
 
 class ExponentialGaps:
-    """Rows that arrive independently of each other: the time between two is exponential (Poisson arrivals).
+    """Rows that arrive independently of each other, with exponential gaps (Poisson arrivals).
 
     Args:
-        rows_per_second: the mean rate, above 0.
-        seed: the same seed gives the same times, whatever the numbers in which they are asked for.
+        rows_per_second: The mean rate, above 0.
+        seed: The same seed gives the same times, whatever the batch sizes.
 
     Example:
         >>> times = ExponentialGaps(1000, seed=3).times(100_000)
@@ -62,7 +62,7 @@ class ExponentialGaps:
         100
 
     Cost:
-        Time O(rows); memory O(1) beside the result.
+        Time O(rows); memory O(1) in addition to the result.
     """
 
     def __init__(self, rows_per_second: float, *, seed: int = 0) -> None:
@@ -80,12 +80,12 @@ class ExponentialGaps:
 
 
 class Fragments:
-    """Rows that arrive in fragments, with a silence behind each.
+    """Rows that arrive in fragments, with a pause after each.
 
     Args:
-        arrivals: When rows would arrive without silences.
-        fragment_rows: Rows of a fragment.
-        silence: How long a silence is, as a share of the time in which the fragment before it arrived.
+        arrivals: When rows would arrive without pauses.
+        fragment_rows: Rows per fragment.
+        silence: The length of a pause, as a share of the arrival time of the fragment before it.
 
     Example:
         >>> Fragments(ConstantRate(4), fragment_rows=2, silence=0.5).times(5).tolist()
@@ -101,7 +101,9 @@ class Fragments:
 
     def __init__(self, arrivals: Arrivals, fragment_rows: int, silence: float) -> None:
         if fragment_rows < 1 or not silence >= 0:
-            raise OptionError(f"fragment_rows={fragment_rows} must be 1 or more, silence={silence} 0 or more")
+            raise OptionError(
+                f"fragment_rows={fragment_rows} must be at least 1, silence={silence} not negative"
+            )
         self._arrivals = arrivals
         self._fragment_rows = fragment_rows
         self._silence = silence
@@ -127,16 +129,16 @@ class Fragments:
 
 
 class SelfSimilarBursts:
-    """Rows that arrive in bursts on every scale of time.
+    """Rows that arrive in bursts on every time scale.
 
     How it works:
-        `BurstyArrivals` says how many rows arrive in each step; they are spread evenly over it. The length of
-        a step follows from the mean rate. The sources are given time to settle first, as all begin silent.
+        `BurstyArrivals` determines how many rows arrive in each step; they are spread evenly over it. The
+        mean rate determines the length of a step. The sources get time to settle, because all begin off.
 
     Args:
-        rows_per_second: the mean rate over a long time, above 0; the highest is twice that.
-        sources: as in `BurstyArrivals`, 1 to 16; a step has 2**sources - 1 rows on average.
-        seed: the same seed gives the same times, whatever the numbers in which they are asked for.
+        rows_per_second: The long-term mean rate, above 0; the maximum is twice that.
+        sources: As in `BurstyArrivals`, 1 to 16; a step has 2**sources - 1 rows on average.
+        seed: The same seed gives the same times, whatever the batch sizes.
 
     Example:
         >>> bursts = SelfSimilarBursts(1000, seed=3)
@@ -147,11 +149,11 @@ class SelfSimilarBursts:
         1.023
 
     Cost:
-        Time O(rows + steps), about 100 million rows a second on one core with 10 sources, 2 million with one
-        source, whose steps have one row each; memory O(rows of some steps) beside the result.
+        Time O(rows + steps), about 100 million rows per second on one core with 10 sources, 2 million with
+        one source, whose steps have one row each; memory O(rows of some steps) in addition to the result.
 
     Reference:
-        As of `BurstyArrivals`.
+        See `BurstyArrivals`.
     """
 
     def __init__(self, rows_per_second: float, sources: int = 10, *, seed: int = 0) -> None:

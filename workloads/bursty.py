@@ -10,16 +10,16 @@ from adjoin.errors import OptionError
 
 
 class BurstyArrivals:
-    """Rows that arrive per step of time, bursty on every scale (self-similar), as in real streams.
+    """Rows per time step, bursty on every scale (self-similar), as in real streams.
 
     How it works:
-        Source i of `sources` is off or on; while on it sends 2**i rows a step. It stays in a state for a
-        random time of up to 2**i steps, so that strong sources change seldom. What arrives is the sum over
-        the sources that are on.
+        Source i of `sources` is off or on; while on, it sends 2**i rows per step. It stays in a state for a
+        random time of up to 2**i steps, so strong sources rarely change. The rows that arrive are the sum
+        over the sources that are on.
 
     Args:
-        sources: number of sources; the mean rate is 2**sources - 1 rows a step, the highest twice that.
-        seed: the same seed gives the same arrivals, whatever the sizes in which they are asked for.
+        sources: The number of sources; the mean rate is 2**sources - 1 rows per step, the maximum twice that.
+        seed: The same seed gives the same arrivals, whatever the batch sizes.
 
     Example:
         >>> arrivals = BurstyArrivals(sources=10, seed=3)
@@ -30,14 +30,14 @@ class BurstyArrivals:
         True
 
     Cost:
-        Time O(log sources) per change of state, about two changes a step; memory O(sources).
+        Time O(log sources) per change of state, about two changes per step; memory O(sources).
 
     Reference:
         M. A. Naeem, G. Dobbie, G. Weber, HYBRIDJOIN for near-real-time data warehousing, IJDWM 7(4), 2011,
         figure 7.
 
     Departures:
-        Each source has a state of its own (with one for all, as printed, the sum can go below 0), the time
+        Each source has its own state (with one shared state, as printed, the sum can go below 0), the time
         of its next change is kept, and a source may change several times within one step.
     """
 
@@ -54,12 +54,12 @@ class BurstyArrivals:
 
     @property
     def mean_rows(self) -> int:
-        """Rows a step, on average over a long time."""
+        """Rows per step, on long-term average."""
         return (1 << self.sources) - 1
 
     @property
     def max_rows(self) -> int:
-        """Rows a step when all sources are on."""
+        """Rows per step when all sources are on."""
         return (1 << self.sources + 1) - 2
 
     def rows(self, steps: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Cloud reports: a stand-in for weather data that can no longer be had."""
+"""Cloud reports: a stand-in for weather data that is no longer available."""
 
 from itertools import chain
 from typing import Literal, get_args
@@ -21,21 +21,21 @@ ROW_BYTES = 128
 _REGIONS = 40
 _STATIONS = 8000
 _SHIP_SHARE = 0.15
-_MONTHLY_CHANGE = 0.25  # deviation of the logarithm of what a place reports in a month
+_MONTHLY_CHANGE = 0.25  # deviation of the logarithm of a place's monthly reports
 _SILENT_SHARE = 0.03
 
 
 class CloudReports:
-    """Reports of clouds by longitude, in hundredths of a degree, with the frequencies of a world of stations.
+    """Cloud reports by longitude, in hundredths of a degree, with the frequencies of a world of stations.
 
     How it works:
-        Stations lie close together in some regions and far apart elsewhere, and report more or less often;
-        ships report from everywhere. In each month a place reports a little more or less than usual, and a
-        few stations are silent. The master has the reports of April, then of August; the stream those of
-        December.
+        Stations are close together in some regions and far apart elsewhere, and report more or less often;
+        ships report from everywhere. In each month a place reports slightly more or less than usual, and a
+        few stations are silent. The master has the reports of April, then of August; the stream has those
+        of December.
 
     Args:
-        seed: the same seed gives the same world and reports, whatever the sizes in which they are read.
+        seed: The same seed gives the same world and reports, whatever the batch sizes.
 
     Example:
         >>> reports = CloudReports(seed=1)
@@ -46,7 +46,7 @@ class CloudReports:
         ['longitude', 'row', 'payload']
 
     Cost:
-        Time O(bytes), about 35 million rows a second on one core; memory O(longitudes + bytes of a batch).
+        Time O(bytes), about 35 million rows per second on one core; memory O(longitudes + bytes of a batch).
 
     Reference:
         C. J. Hahn, S. G. Warren, cloud reports NDP-026B, as used by Bornea, Deligiannakis, Kotidis, Vassalos,
@@ -54,8 +54,8 @@ class CloudReports:
         and figure 8.
 
     Departures:
-        The reports are made up. What they keep is the size of rows, the number of rows and longitudes, the
-        uneven frequencies, and months that differ a little.
+        The reports are synthetic. They keep the size of rows, the number of rows and longitudes, the uneven
+        frequencies, and the slight differences between months.
     """
 
     def __init__(self, *, seed: int = 0) -> None:
@@ -81,7 +81,7 @@ class CloudReports:
         return (1 - _SHIP_SHARE) * by_land / by_land.sum() + _SHIP_SHARE * by_sea / by_sea.sum()
 
     def master(self, rows: int = 20_000_000, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """Reports of April and, as the second half, of August."""
+        """Reports of April, followed by as many of August."""
         return self._reader("master", {"april": rows - rows // 2, "august": rows // 2}, batch_rows)
 
     def stream(self, rows: int = 6_000_000, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
@@ -117,12 +117,12 @@ class _Weighted:
 
 
 def _places(state: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The longitude of each station: regions differ in their number of stations and in their width."""
+    """The longitude of each station: regions differ in width and in their number of stations."""
     sizes = np.cumsum(np.exp(normals(state, _REGIONS)))
-    centres = units(state, _REGIONS) * LONGITUDES
+    centers = units(state, _REGIONS) * LONGITUDES
     widths = 400 * np.exp(0.7 * normals(state, _REGIONS))
     region = np.searchsorted(sizes, units(state, _STATIONS) * sizes[-1])
-    places = centres[region] + widths[region] * normals(state, _STATIONS)
+    places = centers[region] + widths[region] * normals(state, _STATIONS)
     return np.floor(places).astype(np.int64) % LONGITUDES
 
 

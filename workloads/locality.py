@@ -1,4 +1,4 @@
-"""Keys of which another part is wanted in every period."""
+"""Keys that move to another part of the domain in every period."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,21 +9,21 @@ from workloads.zipf import Form, Placement, Zipf
 
 
 class ShiftingZipf:
-    """Keys 0..n-1 drawn from one slice of them after the other, by Zipf's law within the slice.
+    """Keys 0..n-1 drawn from one slice after another, by Zipf's law within the slice.
 
     How it works:
         The keys are cut into `intervals` slices of equal size. The first `interval_rows` rows are Zipf keys
-        of the first slice, the next ones of the second. After the last slice the first comes again, with
-        the same frequent keys.
+        of the first slice, the next ones of the second, and so on. After the last slice the first one
+        follows again, with the same frequent keys.
 
     Args:
-        n: number of distinct keys over all slices.
-        intervals: number of slices, 1 to n.
-        interval_rows: rows drawn from a slice before the next has its turn.
-        exponent: the skew within a slice, 0 (uniform) or more.
-        form: as in `Zipf`.
-        placement: as in `Zipf`, within the slice.
-        seed: the same seed gives the same keys, whatever the sizes in which they are drawn.
+        n: The number of distinct keys over all slices.
+        intervals: The number of slices, 1 to n.
+        interval_rows: Rows drawn from a slice before the next one.
+        exponent: The skew within a slice, at least 0 (uniform).
+        form: As in `Zipf`.
+        placement: As in `Zipf`, within the slice.
+        seed: The same seed gives the same keys, whatever the batch sizes.
 
     Example:
         >>> keys = ShiftingZipf(1000, intervals=4, interval_rows=500, seed=7).draw(2000)
@@ -33,7 +33,7 @@ class ShiftingZipf:
         True
 
     Cost:
-        Time O(rows + slices met), as fast as `Zipf` where slices have thousands of rows; memory O(intervals).
+        Time O(rows + slices), as fast as `Zipf` if slices have thousands of rows; memory O(intervals).
 
     Reference:
         M. A. Bornea, A. Deligiannakis, Y. Kotidis, V. Vassalos, Semi-streamed index join for near-real time
@@ -41,7 +41,7 @@ class ShiftingZipf:
         5 million, intervals 20 and interval_rows 2 million.
 
     Departures:
-        A slice does not contain its upper end, which is the first key of the next one.
+        A slice does not contain its upper bound, which is the first key of the next one.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ShiftingZipf:
         if not 1 <= intervals <= n:
             raise OptionError(f"intervals={intervals}: it must be in [1, {n}], the number of keys")
         if interval_rows < 1:
-            raise OptionError(f"interval_rows={interval_rows}: it must be 1 or more")
+            raise OptionError(f"interval_rows={interval_rows}: it must be at least 1")
         self.n = n
         self.intervals = intervals
         self.interval_rows = interval_rows
@@ -75,7 +75,7 @@ class ShiftingZipf:
         return self._drawn_rows // self.interval_rows % self.intervals
 
     def slice_of(self, interval: int) -> tuple[int, int]:
-        """The first key of a slice, and the one after its last.
+        """The first key of a slice, and the key after its last.
 
         >>> ShiftingZipf(10, intervals=3, interval_rows=1).slice_of(1)
         (3, 6)

@@ -1,4 +1,4 @@
-"""Rows of masters, as many as wanted and as wide as wanted."""
+"""Rows of masters of any size and width."""
 
 from typing import Literal, get_args
 
@@ -15,20 +15,20 @@ Spread = Literal["equal", "random"]
 
 
 class MasterRows:
-    """The rows of a master in the order of their keys, made while they are read.
+    """The rows of a master in key order, generated as they are read.
 
     How it works:
-        Keys are 0..keys-1 with `per_key` rows each: exactly, or on average when the key of every row is
-        drawn. Drawn keys come in rising order, each found from the one before, so that nothing is sorted or
-        kept.
+        Keys are 0..keys-1 with `per_key` rows each: exactly, or on average if the key of every row is
+        drawn. Drawn keys are generated in ascending order, each from the one before, so nothing is sorted
+        or stored.
 
     Args:
-        rows: rows of the master, a multiple of `per_key`.
-        per_key: rows of a key (the K of 1:K joins).
+        rows: Rows of the master, a multiple of `per_key`.
+        per_key: Rows per key (the K of 1:K joins).
         spread: "equal" gives each key exactly `per_key` rows; "random" draws the key of each row uniformly,
-            so that a key has `per_key` rows on average, and some may have none.
-        row_bytes: size of a row, as in `Records`.
-        seed: the same seed gives the same rows, whatever the sizes in which they are read.
+            so a key has `per_key` rows on average, and some may have none.
+        row_bytes: The size of a row, as in `Records`.
+        seed: The same seed gives the same rows, whatever the batch sizes.
 
     Example:
         >>> master = MasterRows(6, per_key=2, row_bytes=120)
@@ -46,7 +46,7 @@ class MasterRows:
         figure 7 ("equal", per_key from 1 to 400) and figure 10 ("random", per_key=16).
 
     Departures:
-        Keys begin at 0, as those of `Zipf` do.
+        Keys begin at 0, like those of `Zipf`.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class MasterRows:
         seed: int = 0,
     ) -> None:
         if per_key < 1:
-            raise OptionError(f"per_key={per_key}: it must be 1 or more")
+            raise OptionError(f"per_key={per_key}: it must be at least 1")
         if rows < 1 or rows % per_key:
-            raise OptionError(f"rows={rows}: it must be a multiple of per_key={per_key}, and not 0")
+            raise OptionError(f"rows={rows}: it must be a positive multiple of per_key={per_key}")
         if spread not in get_args(Spread):
             raise OptionError(f"spread={spread!r}: choose one of {get_args(Spread)}")
         self.rows = rows

@@ -1,4 +1,4 @@
-"""Keys around a mean that may move."""
+"""Normal keys with a mean that may move."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,14 +8,14 @@ from workloads.seeds import Normals
 
 
 class NormalKeys:
-    """Whole keys drawn from a normal distribution whose mean moves from period to period.
+    """Integer keys drawn from a normal distribution whose mean moves from period to period.
 
     Args:
         mean: The mean of the first period.
         variance: The variance, 0 or more.
-        shift: By which the mean is greater in every period than in the one before.
-        period_rows: Rows of a period.
-        seed: The same seed gives the same keys, whatever the sizes in which they are drawn.
+        shift: The increase of the mean from one period to the next.
+        period_rows: Rows per period.
+        seed: The same seed gives the same keys, whatever the batch sizes.
 
     Example:
         >>> keys = NormalKeys(500, 50, seed=1).draw(100_000)
@@ -25,7 +25,7 @@ class NormalKeys:
         [10, 10, 15, 15, 20]
 
     Cost:
-        Time O(rows); memory O(rows) beside the result.
+        Time O(rows); memory O(rows) in addition to the result.
 
     Reference:
         M. A. Bornea, V. Vassalos, Y. Kotidis, A. Deligiannakis, Adaptive join operators for result rate
@@ -36,9 +36,9 @@ class NormalKeys:
         self, mean: float, variance: float, *, shift: float = 0.0, period_rows: int = 1, seed: int = 0
     ) -> None:
         if not variance >= 0:
-            raise OptionError(f"variance={variance}: it must be 0 or more")
+            raise OptionError(f"variance={variance}: it must be at least 0")
         if period_rows < 1:
-            raise OptionError(f"period_rows={period_rows}: it must be 1 or more")
+            raise OptionError(f"period_rows={period_rows}: it must be at least 1")
         self._mean = mean
         self._deviation = variance**0.5
         self._shift = shift

@@ -1,4 +1,4 @@
-"""Keys that come in order, but for some cuts."""
+"""Keys in order, except for some cuts."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from workloads.seeds import state_of, units
 def partly_sorted(
     draw: Callable[[int], NDArray[np.int64]], rows: int, intervals: int, *, seed: int = 0
 ) -> NDArray[np.int64]:
-    """So many keys, sorted, cut into intervals of equal length, and these put in random order.
+    """`rows` keys, sorted, cut into intervals of equal length, and these put in random order.
 
     >>> partly_sorted(lambda rows: np.arange(rows)[::-1], 8, 4, seed=2).tolist()
     [0, 1, 6, 7, 4, 5, 2, 3]

@@ -1,4 +1,4 @@
-"""Keys made into rows of a given size."""
+"""Turns keys into rows of a given size."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,7 @@ from adjoin.errors import OptionError
 from workloads.sampling import fill_words
 from workloads.seeds import state_of
 
-_NUMBERS_BYTES = 16  # the key and the number of the row
+_NUMBERS_BYTES = 16  # the key and the row number
 _WORD_BYTES = 8
 
 BATCH_ROWS = 65_536
@@ -20,13 +20,13 @@ class Records:
     """Rows of a fixed number of bytes around the keys of a generator.
 
     How it works:
-        A row has the key, its number in the order in which rows are made, and a payload of random bytes that
-        fills it up. The number tells rows of the same key apart, so that any result of a join can be checked.
+        A row has the key, a sequence number, and a payload of random bytes that fills it up. The number
+        distinguishes rows with the same key, so that any join result can be checked.
 
     Args:
-        row_bytes: size of a row: 8 for the key, 8 for the number, the rest payload; 17 or more.
-        key: name of the key's column; the others are `row` and `payload`.
-        seed: the same seed gives the same payloads, whatever the sizes in which rows are made.
+        row_bytes: The size of a row: 8 for the key, 8 for the number, the rest payload; at least 17.
+        key: The name of the key column; the others are `row` and `payload`.
+        seed: The same seed gives the same payloads, whatever the batch sizes.
 
     Example:
         >>> records = Records(row_bytes=20)
@@ -42,7 +42,7 @@ class Records:
     def __init__(self, row_bytes: int, *, key: str = "key", seed: int = 0) -> None:
         self._payload_bytes = row_bytes - _NUMBERS_BYTES
         if self._payload_bytes < 1:
-            raise OptionError(f"row_bytes={row_bytes}: key and number alone take {_NUMBERS_BYTES}, give more")
+            raise OptionError(f"row_bytes={row_bytes}: key and number alone take {_NUMBERS_BYTES}; give more")
         self.schema = pa.schema(
             [
                 pa.field(key, pa.int64(), nullable=False),
@@ -63,16 +63,16 @@ class Records:
     def reader(
         self, draw: Callable[[int], NDArray[np.int64]], rows: int, batch_rows: int = BATCH_ROWS
     ) -> pa.RecordBatchReader:
-        """The next `rows` rows in batches, with the keys that `draw` gives for a number of rows.
+        """The next `rows` rows in batches, with keys from `draw`.
 
         >>> from workloads import Zipf
         >>> Records(row_bytes=20).reader(Zipf(9).draw, rows=5, batch_rows=2).read_all().num_rows
         5
         """
         if rows < 0:
-            raise OptionError(f"rows={rows}: it must be 0 or more")
+            raise OptionError(f"rows={rows}: it must be at least 0")
         if batch_rows < 1:
-            raise OptionError(f"batch_rows={batch_rows}: it must be 1 or more")
+            raise OptionError(f"batch_rows={batch_rows}: it must be at least 1")
 
         def batches() -> Iterator[pa.RecordBatch]:
             for first in range(0, rows, batch_rows):

@@ -1,6 +1,6 @@
-"""Random keys: Zipf ranks, sorted keys and a permutation of [0, n) without memory that grows with n; weights.
+"""Kernels for random keys: Zipf ranks, sorted keys, a permutation of [0, n) in constant memory, weights.
 
-Random words come from SplitMix64, so that a seed means the same keys under every version of NumPy and numba.
+Random words come from SplitMix64, so a seed gives the same keys under every version of NumPy and numba.
 """
 
 import math
@@ -27,7 +27,7 @@ def _mix(word: int) -> int:
 
 @njit(cache=True, nogil=True)
 def fill_words(state: Array, out: Array) -> None:
-    """Random uint64 words; `state` is one uint64 and moves on."""
+    """Random uint64 words; `state` is one uint64, which is advanced."""
     for i in range(len(out)):
         state[0] += _GOLDEN
         out[i] = _mix(state[0])
@@ -48,7 +48,7 @@ def fill_units(state: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _integral(x: float, exponent: float) -> float:
-    """The integral of t**-exponent from 1 to x, also where the exponent is near 1."""
+    """The integral of t**-exponent from 1 to x, also for exponents near 1."""
     log_x = math.log(x)
     t = (1.0 - exponent) * log_x
     return log_x * (math.expm1(t) / t if abs(t) > 1e-8 else 1.0 + t / 2)
@@ -93,8 +93,8 @@ def fill_zipf_continuous(state: Array, n: int, exponent: float, out: Array) -> N
 def permute(values: Array, n: int, round_keys: Array) -> None:
     """Replace each of `values`, all in [0, n), by its image under one permutation of [0, n).
 
-    A Feistel network over pairs (high, low) of a grid that is hardly larger than n; an image outside
-    [0, n) is mapped again until it falls inside, so the whole stays one to one.
+    A Feistel network over pairs (high, low) of a grid slightly larger than n; an image outside
+    [0, n) is mapped again until it falls inside, so the mapping remains a bijection.
     """
     width = int(math.sqrt(n - 1)) + 1
     wide = np.uint64(width)
@@ -118,10 +118,10 @@ def permute(values: Array, n: int, round_keys: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def fill_sorted(state: Array, passed: Array, left: int, n: int, out: Array) -> None:
-    """The next keys of a sample that is uniform on [0, n), in rising order; `left` keys are still to come.
+    """The next keys of a uniform sample of [0, n), in ascending order; `left` keys are still to come.
 
-    The smallest of m uniform numbers is known without the others: one step per key and nothing to sort.
-    `passed` is -log of what is left of the unit interval, 0 at the start, and moves on.
+    The smallest of m uniform numbers can be drawn without the others: one step per key and nothing to sort.
+    `passed` is -log of the rest of the unit interval, 0 at the start, and is advanced.
 
     Reference: J. L. Bentley, J. B. Saxe, Generating sorted lists of random numbers, ACM TOMS 6(3), 1980.
     """
@@ -138,7 +138,7 @@ def build_alias(weights: Array, stay: Array, alias: Array) -> None:
     IEEE TSE 17(9), 1991.
     """
     n = len(weights)
-    waiting = np.empty(n, np.int64)  # values below the mean from the left, those above it from the right
+    waiting = np.empty(n, np.int64)  # values below the mean at the left end, those above it at the right end
     below, above = 0, n
     mean = weights.sum() / n
     for i in range(n):
@@ -159,13 +159,13 @@ def build_alias(weights: Array, stay: Array, alias: Array) -> None:
             above += 1
             waiting[below] = large
             below += 1
-    for k in range(below):  # rounding alone has left them below the mean
+    for k in range(below):  # these are below the mean only by rounding
         stay[waiting[k]] = 1.0
 
 
 @njit(cache=True, nogil=True)
 def fill_alias(state: Array, stay: Array, alias: Array, out: Array) -> None:
-    """Values 0..len(stay)-1 with the weights that `build_alias` was given."""
+    """Values 0..len(stay)-1 with the weights given to `build_alias`."""
     n = len(stay)
     for i in range(len(out)):
         x = _unit(state) * n
@@ -175,7 +175,7 @@ def fill_alias(state: Array, stay: Array, alias: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def follow_mean(steps: Array, distance: float, pull: float) -> None:
-    """Random steps become distances from a level, each drawn back from the one before."""
+    """Turn random steps into distances from a level, each pulled back from the one before."""
     for row in range(len(steps)):
         distance = (1 - pull) * distance + steps[row]
         steps[row] = distance

@@ -12,9 +12,9 @@ _PORTION = 4096
 
 
 def state_of(seed: int, purpose: str) -> State:
-    """The start of a sequence of random words, another for every purpose.
+    """The start of a sequence of random words, a different one for every purpose.
 
-    Two generators with the same seed must not draw the same words, or keys would follow arrival times.
+    Generators with the same seed must not draw the same words, or keys would correlate with arrival times.
 
     >>> bool(state_of(1, "keys") == state_of(1, "times"))
     False
@@ -45,7 +45,7 @@ def normals(state: State, count: int) -> NDArray[np.float64]:
 
 
 class Normals:
-    """Numbers as `normals` gives them, the same whatever the sizes in which they are drawn.
+    """Numbers like those of `normals`, the same whatever the batch sizes.
 
     >>> first, second = Normals(1, "steps"), Normals(1, "steps")
     >>> bool((np.concatenate([first.draw(3), first.draw(9000)]) == second.draw(9003)).all())

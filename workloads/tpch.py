@@ -28,7 +28,7 @@ class _Pair:
     master_key: str
     stream_table: str
     stream_key: str
-    stream_rows: int  # at scale 1; of line items, which come one to seven to an order, about
+    stream_rows: int  # at scale 1; approximate for line items, of which an order has one to seven
 
 
 _PAIRS = {
@@ -38,22 +38,22 @@ _PAIRS = {
 
 
 class TPCH:
-    """Part joined with LineItem, or Customer with Orders, as the benchmark has them or with skewed keys.
+    """Part joined with LineItem, or Customer with Orders, with the benchmark's keys or skewed ones.
 
     How it works:
-        The program `tpchgen-cli` writes a table to a Parquet file when it is first asked for; later the file
+        The program `tpchgen-cli` writes a table to a Parquet file when it is first needed; later the file
         is read. With an exponent, the stream's key is replaced while it is read: each row gets the key of a
-        Zipf rank. The other columns stay as they are.
+        Zipf rank. The other columns do not change.
 
     Args:
-        directory: where files are kept, by scale; it is made if it is not there.
+        directory: Where files are kept, by scale; created if necessary.
         master: "part" is joined with LineItem on partkey, "customer" with Orders on custkey.
-        scale: the scale factor, above 0: 1 has 200,000 parts and 6 million line items, 150,000 customers and
+        scale: The scale factor, above 0: 1 has 200,000 parts and 6 million line items, 150,000 customers and
             1.5 million orders.
-        exponent: None leaves the keys of the benchmark, which are uniform, over all parts and over two
-            thirds of the customers; a number is the skew of keys drawn anew over all of them.
-        placement: as in `Zipf`.
-        seed: the same seed gives the same skewed keys, whatever the sizes in which they are read.
+        exponent: None keeps the keys of the benchmark, which are uniform over all parts and over two
+            thirds of the customers; a number is the skew of new keys drawn over all of them.
+        placement: As in `Zipf`.
+        seed: The same seed gives the same skewed keys, whatever the batch sizes.
 
     Example:
         >>> tpch = TPCH("data", "part", scale=0.01, exponent=1.0, seed=7)
@@ -63,16 +63,16 @@ class TPCH:
         1000
 
     Cost:
-        Writing takes about a second for a million line items on one core, and 40 bytes of disk for each.
-        Reading takes what decoding takes: all 16 columns of LineItem 4 million rows a second, few columns 20
-        million.
+        Writing takes about a second per million line items on one core, and 40 bytes of disk for each.
+        Reading is limited by decoding: all 16 columns of LineItem 4 million rows per second, few columns
+        20 million.
 
     Reference:
         TPC Benchmark H, revision 3, section 4.2.3 (the columns).
 
     Departures:
-        Skewed keys do not depend on other columns, and prices and suppliers of a line item are those of the
-        part it had before.
+        Skewed keys are independent of the other columns, and the price and supplier of a line item are those
+        of its original part.
     """
 
     def __init__(
@@ -101,38 +101,38 @@ class TPCH:
 
     @property
     def master_key(self) -> str:
-        """The column of the master that is joined."""
+        """The join column of the master."""
         return self._pair.master_key
 
     @property
     def stream_key(self) -> str:
-        """The column of the stream that is joined."""
+        """The join column of the stream."""
         return self._pair.stream_key
 
     def master_path(self) -> Path:
-        """The master's Parquet file, written if it is not there.
+        """The master's Parquet file, written unless it exists.
 
         Raises:
             ProgramError: `tpchgen-cli` is not installed, or has failed.
-            StorageError: the directory cannot be written.
+            StorageError: The directory cannot be written.
         """
         return self._written(self._master_table)
 
     def master(
         self, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
     ) -> pa.RecordBatchReader:
-        """The master in the order of its keys, which are 1, 2, 3 and so on; raises as `master_path` does."""
+        """The master in key order: 1, 2, 3 and so on. Raises like `master_path`."""
         return _reader(self.master_path(), columns, None, batch_rows)
 
     def stream(
         self, rows: int | None = None, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
     ) -> pa.RecordBatchReader:
-        """The stream in the order of the benchmark; raises as `master_path` does.
+        """The stream in the order of the benchmark. Raises like `master_path`.
 
         Args:
-            rows: the first so many rows, None for all. Of a large table not much more than these is written.
-            columns: names of columns, None for all.
-            batch_rows: the most rows of a batch.
+            rows: The number of rows, None for all. Not much more of a large table is written.
+            columns: Names of columns, None for all.
+            batch_rows: The most rows of a batch.
         """
         path = self._stream_path(rows)
         there = pq.read_metadata(path).num_rows
@@ -153,12 +153,12 @@ class TPCH:
             yield batch.set_column(place, reader.schema.field(place), drawn)
 
     def _stream_path(self, rows: int | None) -> Path:
-        """The whole table, or its first part if that has rows enough."""
+        """The whole table, or its first part if that has enough rows."""
         table = self._pair.stream_table
         if rows is None or self._path(table).exists():
             return self._written(table)
         if rows < 0:
-            raise OptionError(f"rows={rows}: it must be 0 or more")
+            raise OptionError(f"rows={rows}: it must be at least 0")
         wanted_rows = 1000 + rows + rows // 10  # orders differ in their number of lines
         return self._written(table, max(1, int(self._pair.stream_rows * self._scale) // wanted_rows))
 
@@ -177,14 +177,14 @@ class TPCH:
                 (file,) = Path(scratch).rglob("*.parquet")
                 file.replace(path)
         except OSError as error:
-            raise StorageError(f"{path} cannot be written: {error}") from error
+            raise StorageError(f"cannot write {path}: {error}") from error
         return path
 
 
 def _generate(*options: str, into: str) -> None:
     program = Path(sysconfig.get_path("scripts")) / _PROGRAM
     if not program.exists():
-        raise ProgramError(f"{_PROGRAM} is not there as {program}: pip install 'adjoin[bench]'")
+        raise ProgramError(f"{program} does not exist: pip install 'adjoin[bench]'")
     command = [str(program), "parquet", *options, "--output-dir", into, "--quiet"]
     ended = subprocess.run(command, check=False, capture_output=True, text=True)
     if ended.returncode:
@@ -195,7 +195,7 @@ def _reader(
     path: Path, columns: Sequence[str] | None, rows: int | None, batch_rows: int
 ) -> pa.RecordBatchReader:
     if batch_rows < 1:
-        raise OptionError(f"batch_rows={batch_rows}: it must be 1 or more")
+        raise OptionError(f"batch_rows={batch_rows}: it must be at least 1")
     schema = pq.read_schema(path)
     unknown = sorted(set(columns or ()) - set(schema.names))
     if unknown:

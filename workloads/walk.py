@@ -1,4 +1,4 @@
-"""Values that wander and come back, as prices and temperatures do."""
+"""Values that wander and return, like prices and temperatures."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,14 +9,14 @@ from workloads.seeds import Normals
 
 
 class MeanRevertingWalk:
-    """Whole keys that follow each other: each is the one before, drawn back to a level, and a random step.
+    """Integer keys of a random walk: each is the one before, pulled back towards a level, plus a random step.
 
     Args:
-        level: Where it comes back to.
-        deviation: How far it is from there, on average over a long time (one standard deviation).
-        pull: The share of the distance by which it is drawn back in every step, above 0, at most 1; 1 / pull
-            steps are its memory.
-        seed: The same seed gives the same keys, whatever the sizes in which they are drawn.
+        level: The level it returns to.
+        deviation: The long-term standard deviation from the level.
+        pull: The share of the distance by which every step is pulled back, above 0, at most 1; the memory of
+            the walk is 1 / pull steps.
+        seed: The same seed gives the same keys, whatever the batch sizes.
 
     Example:
         >>> keys = MeanRevertingWalk(1850, 20, 0.01, seed=3).draw(200_000)
@@ -26,7 +26,7 @@ class MeanRevertingWalk:
         True
 
     Cost:
-        Time O(rows); memory O(rows) beside the result.
+        Time O(rows); memory O(rows) in addition to the result.
     """
 
     def __init__(self, level: float, deviation: float, pull: float, *, seed: int = 0) -> None:

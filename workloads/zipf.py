@@ -12,24 +12,24 @@ from workloads.sampling import fill_words, fill_zipf, fill_zipf_continuous, perm
 Form = Literal["discrete", "continuous"]
 Placement = Literal["noperm", "random"]
 
-_MOST_KEYS = 1 << 40  # beyond it the steps between ranks drown in the rounding of float64
+_MOST_KEYS = 1 << 40  # beyond that, rounding in float64 hides the steps between ranks
 _ROUNDS = 6
 
 
 class Zipf:
-    """Keys 0..n-1 of which the r-th most frequent has a share proportional to r**-exponent.
+    """Keys 0..n-1, of which the r-th most frequent has a share proportional to r**-exponent.
 
     How it works:
         A rank is drawn by rejection-inversion (discrete) or by inverting the integral (continuous), then
         placed: rank r is key r itself, or its image under a seeded permutation. Nothing grows with n.
 
     Args:
-        n: number of distinct keys, 1 to 2**40.
-        exponent: the skew, 0 (uniform) or more.
+        n: Number of distinct keys, 1 to 2**40.
+        exponent: The skew, at least 0 (uniform).
         form: "discrete" is Zipf's law itself; "continuous" is the form of the papers, with a lighter head
             (n = 100,000, exponent 1: the top key has 6.0 % instead of 8.3 %).
         placement: "noperm" makes key 0 the most frequent, key 1 the next; "random" scatters them.
-        seed: the same seed gives the same keys, whatever the sizes in which they are drawn.
+        seed: The same seed gives the same keys, whatever the batch sizes.
 
     Example:
         >>> zipf = Zipf(1000, exponent=1.0, seed=7)
@@ -40,7 +40,7 @@ class Zipf:
         True
 
     Cost:
-        Time O(rows), about 20 million rows a second on one core; memory O(1) beside the result.
+        Time O(rows), about 20 million rows per second on one core; memory O(1) in addition to the result.
 
     Reference:
         W. Hörmann, G. Derflinger, ACM TOMACS 6(3), 1996 (rejection-inversion).
@@ -95,7 +95,7 @@ def _check(n: int, exponent: float, form: str, placement: str) -> None:
     if not 1 <= n <= _MOST_KEYS:
         raise OptionError(f"n={n}: the number of keys must be in [1, 2**40]")
     if not (math.isfinite(exponent) and exponent >= 0):
-        raise OptionError(f"exponent={exponent}: it must be 0 (uniform) or more")
+        raise OptionError(f"exponent={exponent}: it must be at least 0 (uniform)")
     if form not in get_args(Form):
         raise OptionError(f"form={form!r}: choose one of {get_args(Form)}")
     if placement not in get_args(Placement):

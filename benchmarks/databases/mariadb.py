@@ -1,4 +1,4 @@
-"""MariaDB: a table inside its B-tree, looked up with batches of sorted keys."""
+"""MariaDB: a table stored in its B-tree, looked up with batches of sorted keys."""
 
 import signal
 from collections.abc import Iterable, Iterator
@@ -35,10 +35,10 @@ _OPTIONS = (
 
 
 class MariaDB(Database):
-    """MariaDB with InnoDB, which reads past the operating system's cache.
+    """MariaDB with InnoDB, which bypasses the operating system's cache.
 
-    The server has no system tables: they hold accounts and kept statistics, and writing them would take
-    longer than all the rest. A folder in its data is a database.
+    The server has no system tables: they hold accounts and persistent statistics, and writing them would take
+    longer than everything else. A folder in its data directory is a database.
     """
 
     name: ClassVar[str] = "mariadb"
@@ -117,7 +117,7 @@ def _load_lines(table: str) -> str:
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with a number each, since a primary key has to be unique."""
+    """Rows with a number each, because a primary key must be unique."""
     seen_rows = 0
     for batch in batches:
         numbers = np.arange(seen_rows, seen_rows + batch.num_rows)

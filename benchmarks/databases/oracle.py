@@ -1,4 +1,4 @@
-"""How many rows a join has to give, and with which checksum."""
+"""How many rows a join must return, and with which checksum."""
 
 from typing import Any, TypeAlias
 
@@ -9,16 +9,16 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Oracle:
-    """Rows and checksum per key of a master, computed without any database.
+    """Rows and checksum per key of a master, computed without a database.
 
-    The checksum of a row is the first byte of its payload: SQL calls it `ascii`, everywhere alike.
+    The checksum of a row is the first byte of its payload, which is `ascii` in every dialect of SQL.
     """
 
     def __init__(self) -> None:
         self._parts: list[tuple[Array, Array]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take note of rows of the master."""
+        """Add rows of the master."""
         rows = np.stack([np.ones(batch.num_rows, np.int64), _first_bytes(batch["payload"])], axis=1)
         self._parts.append(_per_key(batch["key"].to_numpy(), rows))
 
@@ -42,7 +42,7 @@ def _per_key(keys: Array, rows: Array) -> tuple[Array, Array]:
 
 
 def _first_bytes(texts: pa.Array) -> Array:
-    """The first byte of every text, 0 for an empty one."""
+    """The first byte of every string, 0 for an empty one."""
     texts = texts.cast(pa.large_binary())
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]

@@ -42,7 +42,7 @@ class PostgreSQL(Database):
     settings: ClassVar[str] = (
         "heap of 8 KB pages clustered by key, B-tree on the key; stream in an unlogged table; hash and merge "
         "join, memoize, materialize, bitmap scans, parallel workers and JIT off; `fsync` off; the buffer is "
-        "`shared_buffers`, and the operating system caches beside it"
+        "`shared_buffers`, in addition to the operating system's cache"
     )
     _query: ClassVar[str] = (
         "SELECT count(*), coalesce(sum(ascii(m.payload)), 0) FROM stream s JOIN master m ON m.key = s.key"

@@ -1,4 +1,4 @@
-"""Where the programs of a database system lie."""
+"""Finds the programs of a database system."""
 
 import os
 import shutil
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INSTALLED = Path(__file__).resolve().parents[2] / ".databases"
-"""Where `make databases` puts what the machine does not have."""
+"""Where `make databases` installs what the machine lacks."""
 
 _SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin")
 _DEBIAN_POSTGRESQL = Path("/usr/lib/postgresql")
 
 
 class UnavailableError(Exception):
-    """A system that cannot run on this machine, and why."""
+    """A system cannot run on this machine; says why."""
 
 
 @dataclass(frozen=True)
@@ -22,26 +22,26 @@ class Programs:
     """The programs of one system.
 
     Attributes:
-        root: The folder in whose `bin` and `sbin` they lie.
-        home: The folder that holds all that they need, or None where they belong to the machine.
+        root: The folder with their `bin` and `sbin`.
+        home: The folder with everything they need, or None if they belong to the machine.
     """
 
     root: Path
     home: Path | None = None
 
     def path(self, name: str) -> Path | None:
-        """The program, if it is there."""
+        """The program, if it exists."""
         for folder in ("bin", "sbin"):
             if (program := self.root / folder / name).exists():
                 return program
         return None
 
     def command(self, name: str, *arguments: str) -> list[str]:
-        """The command that runs a program that is known to be there."""
+        """The command that runs a program known to exist."""
         return [str(self.path(name)), *arguments]
 
     def environment(self) -> dict[str, str]:
-        """What the programs see: no setting of the caller, and the libraries that were unpacked with them."""
+        """The programs' environment: none of the caller's settings, and the libraries unpacked with them."""
         libraries = self.root.glob("lib/*-linux-*") if self.home else ()
         return {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -50,16 +50,16 @@ class Programs:
         }
 
     def within(self, directory: Path) -> "Programs":
-        """A copy in a directory, for a user who cannot enter the place where they are."""
+        """A copy in this directory, for a user who has no access to the original."""
         if self.home is None:
-            raise UnavailableError(f"the server's user cannot enter {self.root}")
+            raise UnavailableError(f"the server's user has no access to {self.root}")
         home = directory / "programs"
         shutil.copytree(self.home, home, symlinks=True)
         return Programs(home / self.root.relative_to(self.home), home)
 
 
 def find_postgresql() -> Programs:
-    """The newest PostgreSQL of the machine, else the one that was installed for us."""
+    """The newest PostgreSQL of the machine, else the one from `make databases`."""
     versions = sorted(_DEBIAN_POSTGRESQL.glob("*"), key=_version, reverse=True)
     home = INSTALLED / "postgresql"
     candidates = [
@@ -70,7 +70,7 @@ def find_postgresql() -> Programs:
 
 
 def find_mariadb() -> Programs:
-    """MariaDB of the machine, else the one that was installed for us."""
+    """The machine's MariaDB, else the one from `make databases`."""
     home = INSTALLED / "mariadb"
     candidates = [*map(Programs, _on_path("mariadbd")), Programs(home / "usr", home)]
     return _first(candidates, "mariadbd", "mariadb")

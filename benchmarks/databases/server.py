@@ -1,4 +1,4 @@
-"""A server process: of an unprivileged user, in a directory of its own, ended by its process id."""
+"""A server process: run by an unprivileged user, in its own directory, ended by its process id."""
 
 import os
 import pwd
@@ -18,15 +18,15 @@ _LOG_LINES = 15
 
 
 class DatabaseError(Exception):
-    """A system did not do what it was told."""
+    """A system failed."""
 
 
 class Server:
     """One server of a system, not started yet.
 
     Args:
-        programs: Those of the system; copied when the server's user could not enter their place.
-        directory: A folder of its own, which must not exist yet; data, socket and log are put there.
+        programs: The system's programs; copied if the server's user has no access to them.
+        directory: The server's folder for data, socket and log, which must not exist yet.
     """
 
     def __init__(self, programs: Programs, directory: Path) -> None:
@@ -34,13 +34,13 @@ class Server:
         self._account = _unprivileged()
         self.directory = directory
         if self._account and not _open_to_all(directory.parent):
-            raise UnavailableError(f"the server's user cannot enter {directory.parent}; name another place")
+            raise UnavailableError(f"the server's user has no access to {directory.parent}; use another one")
         self.folder("")
         needs_copy = self._account and not _open_to_all(programs.root)
         self.programs = programs.within(directory) if needs_copy else programs
 
     def folder(self, name: str) -> Path:
-        """A new folder that belongs to the server's user alone."""
+        """A new folder private to the server's user."""
         path = self.directory / name
         path.mkdir(mode=0o700)
         if self._account:
@@ -48,13 +48,13 @@ class Server:
         return path
 
     def prepare(self, name: str, *arguments: str) -> None:
-        """Run a program as the server's user, to its end."""
+        """Run a program to completion as the server's user."""
         process = self._spawn(name, *arguments)
         if process.wait() != 0:
             raise DatabaseError(f"{name} ended with {process.returncode}:\n{self._last_words()}")
 
     def start(self, name: str, *arguments: str, ready: Callable[[], bool]) -> None:
-        """Run the server, and wait until it answers."""
+        """Start the server and wait until it answers."""
         self._process = self._spawn(name, *arguments)
         deadline = time.monotonic() + _START_SECONDS
         while not ready():
@@ -64,7 +64,7 @@ class Server:
             time.sleep(_POLL_SECONDS)
 
     def stop(self, how: signal.Signals) -> None:
-        """End the server, in order if it obeys."""
+        """Stop the server, gracefully if it responds."""
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return
@@ -96,7 +96,7 @@ class Server:
 
 
 def _unprivileged() -> dict[str, Any]:
-    """For root the user nobody, as the servers refuse root; everybody else remains who they are."""
+    """The user nobody instead of root, which servers refuse; any other user is kept."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")

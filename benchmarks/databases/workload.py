@@ -1,4 +1,4 @@
-"""A master with several rows per key, and a stream over its keys, both uniform."""
+"""A master with several rows per key, and a stream of its keys, both uniform."""
 
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz012345", np.uint8)
 def master_batches(
     rows: int, seed: int, batch_rows: int = 50_000, rows_per_key: int = ROWS_PER_KEY
 ) -> Iterator[pa.RecordBatch]:
-    """A master in key order: keys from 0 on, so many rows each, random letters for a payload."""
+    """A master in key order: keys from 0 on, `rows_per_key` rows each, random letters as payload."""
     random = np.random.default_rng([seed, 1])
     for start in range(0, rows, batch_rows):
         keys = np.arange(start, min(start + batch_rows, rows), dtype=np.int64) // rows_per_key
@@ -33,6 +33,6 @@ def master_batches(
 
 
 def stream_keys(rows: int, master_rows: int, seed: int, rows_per_key: int = ROWS_PER_KEY) -> Array:
-    """Keys of a stream, uniform over those of the master."""
+    """Keys of a stream, uniform over the master's keys."""
     keys: Array = np.random.default_rng([seed, 2]).integers(0, -(-master_rows // rows_per_key), rows)
     return keys

@@ -1,1 +1,1 @@
-"""SSIJ against LMDB, DuckDB, SQLite and Polars, in one process each, under one memory cap."""
+"""SSIJ against LMDB, DuckDB, SQLite and Polars, each in its own process, under one memory cap."""

@@ -20,7 +20,7 @@ def _arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="a smoke test on little data; the docs are not written"
     )
     parser.add_argument(
-        "--only", choices=GOALS, action="append", help="measure this goal alone (may be repeated)"
+        "--only", choices=GOALS, action="append", help="measure only this goal (may be repeated)"
     )
     add_contenders(parser, (*OURS, *STORES, "polars"))
     parser.add_argument(

@@ -15,7 +15,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Group:
-    """A control group; without a directory nothing is enforced."""
+    """A control group; without a directory, nothing is enforced."""
 
     directory: Path | None
     reason: str = ""
@@ -25,13 +25,13 @@ class Group:
         return self.directory is not None
 
     def command(self, arguments: list[str]) -> list[str]:
-        """The command that runs as a member of the group from its first instruction on."""
+        """A command that runs in the group from its first instruction on."""
         if self.directory is None:
             return arguments
         return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(self.directory), *arguments]
 
     def peak_bytes(self) -> int | None:
-        """The most memory that the group ever held."""
+        """The peak memory of the group."""
         for name in ("memory.max_usage_in_bytes", "memory.peak"):
             if self.directory is not None and (self.directory / name).exists():
                 return int((self.directory / name).read_text())
@@ -40,9 +40,9 @@ class Group:
 
 @contextlib.contextmanager
 def memory_cap(limit_bytes: int | None) -> Iterator[Group]:
-    """A group with this limit for as long as the block runs; `None` asks for no limit."""
+    """A group with this limit while the block runs; `None` means no limit."""
     if limit_bytes is None:
-        yield Group(None, "no cap asked for")
+        yield Group(None, "no cap requested")
         return
     group = _create(limit_bytes)
     try:
@@ -71,7 +71,7 @@ def _create(limit_bytes: int) -> Group:
 
 
 def _places() -> Iterator[tuple[Path, str]]:
-    """Where a group may be made: below our own in version 1, beside it in version 2.
+    """Where a group can be created: below our own in version 1, next to it in version 2.
 
     Version 2 allows no limits on children of a group that has processes itself.
     """
@@ -96,9 +96,9 @@ def _remove(directory: Path) -> None:
 
 
 def evict(path: Path) -> int:
-    """Drop a data set from the page cache, and return how many of its bytes stayed.
+    """Drop a data set from the page cache, and return how many of its bytes remain cached.
 
-    Pages that are cached already stay charged to whoever read them first, outside the cap.
+    Pages that are cached already remain charged to whoever read them first, outside the cap.
     """
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     return sum(_evict_file(file) for file in files)

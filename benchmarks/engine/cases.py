@@ -1,4 +1,4 @@
-"""What is measured, on how much, and what is to be reached."""
+"""What is measured, on how much data, and the goals."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio that SSIJ has to reach against the best of others, or against itself on another stream."""
+    """A ratio that SSIJ must reach against the best rival, or against itself on another stream."""
 
     title: str
     least_ratio: float
@@ -38,7 +38,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long one process works: rows and seconds before measuring, rows and seconds measured."""
+    """How long one process runs: rows and seconds of warm-up, rows and seconds measured."""
 
     warm_rows: int
     warm_seconds: float
@@ -48,7 +48,7 @@ class Effort:
     most_seconds: float = 120
 
     def spent(self, seconds: float, batches: int) -> bool:
-        """Whether a contender had enough time; a slow one gets more, for at least some batches."""
+        """Whether a contender had enough time; a slow one gets more, for a minimum of batches."""
         return seconds > self.most_seconds or (seconds > self.seconds and batches >= self.least_batches)
 
 
@@ -65,12 +65,12 @@ QUICK_EFFORT = Effort(warm_rows=40_000, warm_seconds=2, rows=40_000, seconds=1, 
 
 
 def full_cases() -> tuple[Case, ...]:
-    """The cases as promised."""
+    """The full-size cases."""
     return _cases(20_000_000, "128MB", "512MB", 4_000_000, "1GB", small=10_000, large=500_000)
 
 
 def quick_cases() -> tuple[Case, ...]:
-    """Every goal on a hundredth of the data; the cap has to leave room for the interpreter."""
+    """Every goal on a hundredth of the data; the cap must leave room for the interpreter."""
     cases = _cases(200_000, "8MB", "448MB", 40_000, "32MB", small=1_000, large=10_000)
     return tuple(case for case in cases if case.batch_rows == 1_000 or case.goal == "large")
 

@@ -1,4 +1,4 @@
-"""Every row that a contender puts out is compared with what the master holds for its key."""
+"""Compares every row that a contender returns with the master's row for its key."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ import pyarrow as pa
 
 from benchmarks.engine import workload
 
-_CHUNK_ROWS = 50_000  # the check runs inside the capped process and must not push out what is cached there
+_CHUNK_ROWS = 50_000  # the check runs inside the capped process and must not evict what is cached there
 
 
 class RowsDifferError(AssertionError):
-    """A contender's answer is not the oracle's."""
+    """A contender's answer differs from the oracle's."""
 
 
 @dataclass
 class Tally:
-    """How many rows, and a sum over their keys that does not depend on their order."""
+    """The number of rows, and a checksum of their keys that does not depend on their order."""
 
     rows: int = 0
     key_sum: int = 0
@@ -28,7 +28,7 @@ class Tally:
 
 
 def expect(tally: Tally, keys: np.ndarray) -> None:
-    """Add to the tally what an inner join with these stream keys has to put out."""
+    """Add to the tally what an inner join with these stream keys must return."""
     tally.add(keys[workload.exists(keys)])
 
 
@@ -56,7 +56,7 @@ def _words(column: pa.ChunkedArray) -> np.ndarray:
         texts = pa.concat_arrays(texts.chunks)
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     if (np.diff(offsets) != workload.TEXT_BYTES).any():
-        raise RowsDifferError("column text has values of a wrong length")
+        raise RowsDifferError("column text has values of the wrong length")
     data = texts.buffers()[2].slice(int(offsets[0]), len(texts) * workload.TEXT_BYTES)
     return np.frombuffer(data, np.uint64).reshape(len(texts), -1)
 

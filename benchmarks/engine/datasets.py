@@ -1,4 +1,4 @@
-"""Data sets on disk: written once, kept, and known by a stamp."""
+"""Data sets on disk: written once, kept, and validated by a stamp."""
 
 import json
 import shutil
@@ -12,18 +12,18 @@ import numpy as np
 from benchmarks.engine import workload
 from benchmarks.engine.contenders.catalogue import contender_class
 
-_FORMAT = 1  # raise it when a generator or a builder changes
+_FORMAT = 1  # increase it when a generator or builder changes
 
 
 def dataset_of(data: Path, contender: str, filtered: bool, master_rows: int) -> Path:
-    """Where a contender's data set lies; it is built if it is not there."""
+    """The path of a contender's data set, built unless it exists."""
     kind = contender_class(contender, filtered)
     path = data / f"{kind.dataset}-{master_rows}"
     return written_once(path, lambda: kind.build(path, master_rows))
 
 
 def stream_of(data: Path, stream: str, master_rows: int, rows: int, seed: int) -> Path:
-    """Where the keys of a stream lie, as a plain array of int64."""
+    """The path of a stream's keys, a plain int64 array."""
     path = data / f"stream-{stream}-{master_rows}-{rows}-{seed}"
 
     def write() -> None:
@@ -41,7 +41,7 @@ def keys_in(stream: Path, start: int, rows: int) -> np.ndarray:
 
 
 def written_once(path: Path, write: Callable[[], None]) -> Path:
-    """Write a data set unless it is there, whole and of this format."""
+    """Write a data set unless it exists, complete and in this format."""
     stamp = path / "stamp.json"
     if stamp.exists() and json.loads(stamp.read_text()).get("format") == _FORMAT:
         return path

@@ -22,7 +22,7 @@ from benchmarks.engine.contenders.contender import Answers, Contender, Setup
 
 @dataclass(frozen=True)
 class Task:
-    """What to measure, as it travels to the process."""
+    """What to measure, as sent to the process."""
 
     contender: str
     variant: str
@@ -36,7 +36,7 @@ class Task:
 
 @dataclass
 class Watch:
-    """Times what a contender does and checks what it gave, with the clock stopped."""
+    """Times a contender, and checks its answers with the clock stopped."""
 
     contender: Contender
     expected: check.Tally = field(default_factory=check.Tally)
@@ -49,7 +49,7 @@ class Watch:
         return sum(self.batch_seconds) + self.end_seconds
 
     def batch(self, keys: np.ndarray) -> None:
-        """One batch in, its answers checked."""
+        """Send one batch and check the answers."""
         check.expect(self.expected, keys)
         batch = pa.RecordBatch.from_arrays([pa.array(keys)], schema=workload.STREAM_SCHEMA)
         started = time.perf_counter()
@@ -60,7 +60,7 @@ class Watch:
             check.settle(self.expected, self.actual)
 
     def end(self, last: bool) -> None:
-        """Answer what waits; every row must be there now."""
+        """Drain pending rows; now every row must have been returned."""
         started = time.perf_counter()
         answers = list(self.contender.finish() if last else self.contender.drain())
         self.end_seconds = time.perf_counter() - started
@@ -99,7 +99,7 @@ def _measure(contender: Contender, task: Task, effort: Effort) -> Watch:
 
 
 def measure(task: Task) -> dict[str, Any]:
-    """Warm up, measure, and describe."""
+    """Warm up, measure and describe the result."""
     effort = Effort(**task.effort)
     kind = contender_class(task.contender, task.filtered)
     contender = kind(Setup(Path(task.path), task.variant, task.memory_bytes))

@@ -1,4 +1,4 @@
-"""The page in the docs, drawn from the CSV; what contenders are told is as they are now."""
+"""Writes the page in the docs from the CSV file and the contenders' current settings."""
 
 import statistics
 from collections.abc import Iterable
@@ -14,17 +14,17 @@ _INTRODUCTION = """# SSIJ against other engines
 
 Written by `make bench-engine` from [engine.csv](engine.csv); do not edit.
 
-Master rows have 120 bytes: key, surrogate key, price, 96 bytes of text. Stream keys are Zipf-1 over a random
-permutation of the master's keys; all four columns come out as Arrow. Every contender runs alone in its own
-process, first warmed up on the same stream, then measured on the same batches. Every row put out is checked
-against the oracle, outside the measured time. With a cap, the process is in a memory control group that
-counts the page cache too, and the data set is evicted from the page cache before. Of a contender's variants
-all are run once, the best is repeated, and the median of its repetitions counts.
+Master rows have 120 bytes: key, surrogate key, price, and a string of 96 bytes. Stream keys are Zipf-1 over a
+random permutation of the master's keys; all four columns are returned as Arrow. Every contender runs alone in
+its own process, first warmed up on the same stream, then measured on the same batches. Every row returned is
+checked against the oracle, outside the measured time. With a cap, the process runs in a memory control group
+that counts the page cache too, and the data set is evicted from the page cache first. All variants of a
+contender run once, the best one is repeated, and the median of its repetitions counts.
 """
 
 
 def write(csv_path: Path, markdown_path: Path) -> None:
-    """Read the results, write the page."""
+    """Read the results and write the page."""
     rows = read(csv_path)
     parts = [_INTRODUCTION, _origin(rows), "## Verdicts\n", _verdicts(rows)]
     parts += [_goal_section(goal, [row for row in rows if row["goal"] == goal]) for goal in GOALS]
@@ -73,7 +73,7 @@ def _verdict(goal: Goal, size: int, ours: str, rows: list[Row]) -> str:
 
 
 def _speed(rows: list[Row]) -> float:
-    """Rows per second of the best variant, the median of its repetitions."""
+    """Rows per second of the best variant, as the median of its repetitions."""
     return max(statistics.median(_speeds(group)) for _, group in _by_variant(rows))
 
 

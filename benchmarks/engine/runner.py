@@ -15,7 +15,7 @@ from benchmarks.engine.datasets import dataset_of, stream_of
 from benchmarks.engine.measure import Task
 from benchmarks.harness.results import Result
 
-_STAYED_CACHED_BYTES = 16 << 20  # more than this cached outside the group, and the cap means little
+_STAYED_CACHED_BYTES = 16 << 20  # if more than this is cached outside the group, the cap means little
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Plan:
 
 
 def run_case(plan: Plan, case: Case) -> Iterator[Result]:
-    """Try every variant once, then repeat each contender's best one."""
+    """Run every variant once, then repeat each contender's best one."""
     for contender in case.contenders:
         if plan.only_contenders and contender not in plan.only_contenders:
             continue
@@ -91,7 +91,7 @@ def _cap_state(case: Case, group: Group, stayed_bytes: int) -> str:
 
 
 def _in_process(task: Task, group: Group) -> Result:
-    """The result of one child process; a contender that fails is a result too, wrong rows are not."""
+    """The result of one child process; a failing contender is a result too, wrong rows are not."""
     command = group.command([sys.executable, "-m", "benchmarks.engine.measure", json.dumps(asdict(task))])
     child = subprocess.run(
         command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}

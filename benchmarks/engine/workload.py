@@ -1,7 +1,7 @@
-"""The data that every contender gets: a master and streams of keys over it.
+"""The data that every contender gets: a master and streams of its keys.
 
 Every column is a function of the key, so any output row can be checked without a second copy of the
-master. Keys that exist are even; odd keys never exist.
+master. Existing keys are even; odd keys never exist.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _WORDS_PER_TEXT = TEXT_BYTES // _WORD_BYTES
 
 
 def mix(values: Array) -> Array:
-    """A 64-bit hash of every value (the finaliser of SplitMix64)."""
+    """A 64-bit hash of every value (the finalizer of SplitMix64)."""
     z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -65,7 +65,7 @@ def price_of(keys: Array) -> Array:
 
 
 def text_of(keys: Array) -> Array:
-    """Texts as an array of shape (rows, words), one uint64 per word."""
+    """Strings as an array of shape (rows, words), one uint64 per word."""
     low = mix(keys + 1).view(np.uint8).reshape(len(keys), 8)
     high = mix(keys + 2).view(np.uint8).reshape(len(keys), 8)[:, : _WORDS_PER_TEXT - 8]
     words: Array = _VOCABULARY[np.concatenate([low, high], axis=1)]
@@ -73,7 +73,7 @@ def text_of(keys: Array) -> Array:
 
 
 def text_array(words: Array) -> pa.StringArray:
-    """An Arrow string column over texts of fixed width, without a copy when they are contiguous."""
+    """An Arrow string column over strings of fixed width, without a copy if they are contiguous."""
     rows = len(words)
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(TEXT_BYTES)
     data = np.ascontiguousarray(words)
@@ -98,7 +98,7 @@ def master_batches(master_rows: int, batch_rows: int = 100_000) -> Iterator[pa.R
 
 
 def zipf_keys(master_rows: int, rows: int, seed: int) -> Array:
-    """Keys of a stream: rank r has weight 1/r, ranks are spread over the master by a random permutation."""
+    """Keys of a stream: rank r has weight 1/r; a random permutation spreads ranks over the master."""
     random = np.random.default_rng(seed)
     spread = random.permutation(master_rows)
     weights = np.cumsum(1.0 / np.arange(1, master_rows + 1))
@@ -108,7 +108,7 @@ def zipf_keys(master_rows: int, rows: int, seed: int) -> Array:
 
 
 def mostly_absent_keys(keys: Array, master_rows: int, seed: int, absent: float = 0.9) -> Array:
-    """The same stream with this share of its rows replaced by keys that do not exist.
+    """The same stream with this share of its keys replaced by keys that do not exist.
 
     Absent keys are uniform over the whole key range, which is the hardest case: no page is hot.
     """
@@ -118,6 +118,6 @@ def mostly_absent_keys(keys: Array, master_rows: int, seed: int, absent: float =
 
 
 def exists(keys: Array) -> Array:
-    """Which of the keys the master has."""
+    """Which of the keys are in the master."""
     even: Array = keys % 2 == 0
     return even

@@ -19,21 +19,23 @@ _DOCS = Path(__file__).resolve().parents[2] / "docs" / "figures"
 def _arguments() -> argparse.Namespace:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.figures", description=__doc__)
-    parser.add_argument("names", nargs="*", help="figures, or how their names begin; all by default")
-    parser.add_argument("--draw-only", action="store_true", help="draw what was measured before")
+    parser.add_argument("names", nargs="*", help="names of figures, or prefixes of them; all by default")
+    parser.add_argument("--draw-only", action="store_true", help="only draw stored results")
     parser.add_argument("--real", action="store_true", help="measure on the disk of this machine")
-    parser.add_argument("--scale", type=int, help="divide the papers' sizes by this")
+    parser.add_argument("--scale", type=int, help="divide the papers' sizes by this factor")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--processes", type=int, default=2, help="on the simulated disk")
+    parser.add_argument(
+        "--processes", type=int, default=2, help="processes that measure on the simulated disk"
+    )
     parser.add_argument(
         "--data", type=Path, default=cache / "adjoin" / "figures", help="where masters are kept"
     )
-    parser.add_argument("--docs", type=Path, default=_DOCS, help="where results, plots and page go")
+    parser.add_argument("--docs", type=Path, default=_DOCS, help="where to write results, plots and the page")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Measure the chosen figures, draw all that there are."""
+    """Measure the chosen figures and draw all of them."""
     arguments = _arguments()
     figures = catalogue.chosen(arguments.names)
     if not arguments.draw_only:

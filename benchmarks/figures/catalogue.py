@@ -1,4 +1,4 @@
-"""All figures: every module named `figure_*` or `table_*` below this package declares one."""
+"""All figures: every module of this package named `figure_*` or `table_*` declares one."""
 
 import importlib
 import pkgutil
@@ -12,7 +12,7 @@ from benchmarks.figures.figure import Figure
 
 @cache
 def figures() -> dict[str, Figure[Any]]:
-    """The figures by name, in the order of papers and numbers."""
+    """The figures by name, ordered by paper and number."""
     found = {}
     for module in pkgutil.walk_packages(benchmarks.figures.__path__, "benchmarks.figures."):
         if module.name.rpartition(".")[2].startswith(("figure_", "table_")):
@@ -22,9 +22,9 @@ def figures() -> dict[str, Figure[Any]]:
 
 
 def chosen(names: Sequence[str]) -> list[Figure[Any]]:
-    """The figures of these names, or whose names begin so; all if there are no names."""
+    """The figures with these names or prefixes; all if there are no names."""
     known = figures()
     for name in names:
         if not any(each.startswith(name) for each in known):
-            raise SystemExit(f"there is no figure {name}; there are {', '.join(known)}")
+            raise SystemExit(f"there is no figure {name}; choose from {', '.join(known)}")
     return [figure for figure in known.values() if not names or figure.name.startswith(tuple(names))]

@@ -1,4 +1,4 @@
-"""Plots, from stored results alone: the same results give the same bytes."""
+"""Draws plots from stored results; the same results give the same bytes."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 def draw(stored: Stored, path: Path) -> None:
-    """One panel for each device that was measured."""
+    """Draw one panel per device measured."""
     devices = stored.devices
     with mpl.rc_context(fname=_STYLE):
         canvas = Canvas(figsize=(4.8 * len(devices), 3.4), layout="constrained")

@@ -1,4 +1,4 @@
-"""What a figure is: who is compared, over which sweep, what the paper claims, and whether it holds."""
+"""A figure: who is compared, over which sweep, what the paper claims, and whether it holds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Setting = TypeVar("Setting")
 
 SIMULATED, REAL = "simulated", "real"
-DEVICES = {SIMULATED: "simulated disk", REAL: "disk of a machine of today"}
+DEVICES = {SIMULATED: "simulated disk", REAL: "disk of a present-day machine"}
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class World:
     """Where and how large figures are measured.
 
     Attributes:
-        scale: Master, stream and memory are smaller than the paper's by this factor.
+        scale: The factor by which master, stream and memory are smaller than the paper's.
         data: Where masters are kept.
-        seed: Of everything that is drawn.
+        seed: The seed of all random numbers.
         is_real: Measure on this machine's disk and clock instead of the simulated ones.
     """
 
@@ -29,13 +29,13 @@ class World:
     is_real: bool = False
 
     def scaled(self, size: float) -> int:
-        """A size of the paper, at this scale."""
+        """A size in the paper, at this scale."""
         return max(1, round(size / self.scale))
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One point of a curve: its height, and what explains it."""
+    """One point of a curve: its value, and metrics that explain it."""
 
     value: float
     details: Mapping[str, float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Sweep(Generic[Setting]):
-    """What is varied: its name, its values, the setting at a value, and whether its axis is logarithmic."""
+    """The quantity varied: name, values, the setting at a value, and whether its axis is logarithmic."""
 
     label: str
     values: tuple[float, ...]
@@ -53,7 +53,7 @@ class Sweep(Generic[Setting]):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the claim holds here, the number that says so, and the reason where it does not."""
+    """Whether the claim holds here, the number that shows it, and the reason if it does not."""
 
     holds: bool
     number: str
@@ -69,10 +69,10 @@ class Paper:
     """A paper whose figures are measured again.
 
     Attributes:
-        name: Begins the names of its figures.
-        citation: Authors, title, where and when.
-        scale: By which its sizes are divided unless the user says otherwise.
-        setting: What was taken from the paper, and what its scale changes.
+        name: The prefix of its figures' names.
+        citation: Authors, title, place and year.
+        scale: The default factor by which its sizes are divided.
+        setting: What was taken from the paper, and what the scale changes.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Paper:
 
 
 class Curves:
-    """Values of every contender over the sweep.
+    """The values of every contender over the sweep.
 
     >>> curves = Curves((0.0, 1.0), {"ssij": (10.0, 40.0), "meshjoin": (20.0, 20.0)})
     >>> curves.growth("ssij")
@@ -105,17 +105,17 @@ class Curves:
         return self._values[contender][self.x.index(x)]
 
     def growth(self, contender: str) -> float:
-        """The last value by the first."""
+        """The ratio of the last value to the first."""
         curve = self._values[contender]
         return curve[-1] / curve[0]
 
     def ratios(self, contender: str, other: str) -> tuple[float, ...]:
-        """The values of a contender by those of another."""
+        """The ratios of one contender's values to another's."""
         pairs = zip(self._values[contender], self._values[other], strict=True)
         return tuple(mine / theirs for mine, theirs in pairs)
 
     def is_rising(self, contender: str, slack: float = 0.03) -> bool:
-        """Whether no value is lower than the one before, but for what bisection leaves open."""
+        """Whether no value is lower than the one before, within the tolerance of bisection."""
         curve = self._values[contender]
         return all(later >= (1 - slack) * before for before, later in pairwise(curve))
 
@@ -127,15 +127,15 @@ class Figure(Generic[Setting]):
     Attributes:
         name: Paper and number, such as "ssij-03".
         paper: The paper.
-        title: What is shown.
+        title: What the figure shows.
         claim: What the paper says.
         sweep: What is varied along the x axis.
         contenders: The setting of every curve, by the name of the curve.
         measure: Measures one point.
-        verdict: Decides about the claim, from the stored results alone.
-        unit: Of the values.
+        verdict: Judges the claim, from the stored results alone.
+        unit: The unit of the values.
         devices: What it is measured on; the verdict is about the first of them.
-        is_logarithmic: Draw the y axis so.
+        is_logarithmic: Whether the y axis is logarithmic.
     """
 
     name: str

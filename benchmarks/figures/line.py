@@ -1,4 +1,4 @@
-"""Streams on a simulated clock: rows arrive whatever a join is busy with, and results are counted."""
+"""Streams on a simulated clock: rows arrive while the join is busy, and results are counted."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ _FRAGMENTS = 10
 
 
 def papers_disk() -> Cost:
-    """A block takes as long, in relation to the time in which a relation arrives, as the paper's did then."""
+    """A disk on which a block takes as long, relative to the arrivals, as it did on the paper's."""
     share = BLOCK_BYTES / PAPERS_BLOCK_BYTES
     papers_seconds = HARD_DISK.positioning_seconds + HARD_DISK.block_seconds / share
     slower = share * papers_seconds / HARD_DISK.seconds(1, BLOCK_BYTES // 4096)
@@ -34,7 +34,7 @@ def papers_disk() -> Cost:
 
 
 def arrival_times(batches: Sequence[pa.RecordBatch], silence: float, seed: int) -> list[NDArray[np.float64]]:
-    """When the rows of each relation come; behind each tenth of it there may be a silence."""
+    """When the rows of each relation arrive, with an optional pause after each tenth of it."""
     times = []
     for number, batch in enumerate(batches):
         gaps = ExponentialGaps(ROWS_PER_SECOND, seed=seed + number)
@@ -47,19 +47,19 @@ def arrival_times(batches: Sequence[pa.RecordBatch], silence: float, seed: int) 
 
 
 class Line(SimulatedClock):
-    """A clock that lets rows of all relations arrive as time passes.
+    """A clock that lets the rows of all relations arrive as time passes.
 
     Args:
         relations: The rows of every relation, by name.
-        silence: How long nothing arrives behind each tenth of a relation, as a share of its time.
-        ahead_rows: So many rows may come before a join that does something else must take them.
-        seed: Of the arrivals.
+        silence: The pause after each tenth of a relation, as a share of the time of that tenth.
+        ahead_rows: How many rows may arrive before a busy join must take them.
+        seed: The seed of the arrivals.
 
     Attributes:
         relations: The relations.
         batches: Their rows.
         most_outside: The most rows that had found no room in the input buffer when a reactive phase ended.
-        refused: How often that was.
+        refused: How often rows found no room.
     """
 
     def __init__(
@@ -81,26 +81,26 @@ class Line(SimulatedClock):
         self.refused = 0.0
 
     def join(self, make: Callable[..., J], memory: float, **options: Any) -> J:
-        """A join with memory for tuples, as a share of the input; what it sets aside comes on top.
+        """A join with memory for tuples, as a share of the input, plus whatever it reserves for other uses.
 
         Args:
             make: Makes the join from its memory and options.
             memory: The share.
-            **options: Those of the join.
+            **options: The options of the join.
         """
         tuples_bytes = int(memory * ROW_BYTES * sum(batch.num_rows for batch in self.batches))
         options |= {"block_bytes": BLOCK_BYTES, "columns": [], "max_new": self._ahead_rows}
         memory_bytes = tuples_bytes + (1 << 21)
-        for _ in range(6):  # what is set aside depends a little on the whole
+        for _ in range(6):  # what a join reserves depends slightly on the total
             with make(memory=memory_bytes, **options) as join:
                 aside = join._sizes.all_notes_bytes + join._sizes.work_bytes + join._sizes.reading_bytes
             memory_bytes = int((tuples_bytes + aside) / (1 - INPUT_SHARE * self._offers))
         join = make(memory=memory_bytes, wait_seconds=WAIT_SECONDS, clock=self, disk=papers_disk(), **options)
-        join._kept.makes_room_for_reading()  # else tuples would have that until the first reactive phase
+        join._kept.makes_room_for_reading()  # or tuples would use it until the first reactive phase
         return join
 
     def details(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """What explains the results of a join."""
+        """Metrics that explain the results of a join."""
         return {
             "online": metrics["results_online"],
             "reactive": metrics["results_reactive"],
@@ -112,7 +112,7 @@ class Line(SimulatedClock):
         }
 
     def feed(self, join: SpillingJoin) -> Iterator[tuple[float, int]]:
-        """Hand all rows over; gives the share of them that has arrived, and the results so far."""
+        """Hand over all rows; yields the share that has arrived and the results so far."""
         total, found = sum(batch.num_rows for batch in self.batches), 0
         self._join = join
         yield 0.0, 0
@@ -127,7 +127,7 @@ class Line(SimulatedClock):
             yield sum(self._taken) / total, found
 
     def sleep(self, seconds: float) -> None:
-        """Time passes; what comes meanwhile is offered, as the operator is busy."""
+        """Let time pass; offer the rows that arrive meanwhile to the busy operator."""
         super().sleep(seconds)
         if self._join is not None and self._offers:
             if self._waiting() >= (1 if self._is_idle else PORTION_ROWS):
@@ -139,7 +139,7 @@ class Line(SimulatedClock):
                 self._note_outside(self._join.counts.reactive_phases)
 
     def _note_outside(self, phases: int) -> None:
-        """Where a reactive phase has ended, it kept waiting what was outside when it last read a block."""
+        """If a reactive phase has ended, record the rows outside the buffer at its last block read."""
         if phases > self._phases:
             self.most_outside = max(self.most_outside, self._outside)
         self._phases, self._outside = phases, self._waiting()
@@ -148,12 +148,12 @@ class Line(SimulatedClock):
         super().sleep(seconds)
 
     def _coming(self, rows: int) -> NDArray[np.float64]:
-        """When the next rows of all relations come."""
+        """When the next rows of all relations arrive."""
         times = np.concatenate([times[taken : taken + rows] for times, taken in self._ahead()])
         return np.sort(times)[:rows] if len(times) else np.array([self.now()])
 
     def _end_of_portion(self) -> float:
-        """When so many rows have come as are handed over together, or a silence begins."""
+        """When a whole portion of rows has arrived, or a pause begins."""
         times = self._coming(PORTION_ROWS)
         silences = np.flatnonzero(np.diff(times) > WAIT_SECONDS)
         return float(times[silences[0]] if len(silences) else times[-1])
@@ -165,7 +165,7 @@ class Line(SimulatedClock):
         return sum(int(np.searchsorted(times, self.now(), "right")) - taken for times, taken in self._ahead())
 
     def _due(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """What has come and was not taken."""
+        """The rows that have arrived and were not taken yet."""
         for side, times in enumerate(self._times):
             first = self._taken[side]
             count = int(np.searchsorted(times, self.now(), "right")) - first
@@ -174,5 +174,5 @@ class Line(SimulatedClock):
                 yield side, self.batches[side].slice(first, count)
 
     def _count(self, results: Iterator[pa.RecordBatch]) -> int:
-        """Results that come before all rows have arrived."""
+        """Count the results emitted before all rows have arrived."""
         return sum(batch.num_rows for batch in results if self.now() <= self._end)

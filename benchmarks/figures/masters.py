@@ -1,4 +1,4 @@
-"""Masters of the figures: built once, kept, and known by what they are made of."""
+"""Masters of the figures: built once, kept, and named after their contents."""
 
 import fcntl
 import shutil
@@ -18,14 +18,14 @@ PAGE_BYTES = 8192
 
 @dataclass(frozen=True)
 class KeyedMaster:
-    """Keys 0, 1, 2 and so on; sizes are those of the paper.
+    """Keys 0, 1, 2 and so on, with the paper's sizes.
 
     Attributes:
         rows: Rows of the master.
-        per_key: Rows of a key.
-        spread: Whether every key has exactly so many, or so many on average; as in `MasterRows`.
-        row_bytes: Bytes of a row; 97 make 64 rows a page that is filled to 0.8.
-        fill: How far pages are filled.
+        per_key: Rows per key.
+        spread: Whether every key has exactly that many or that many on average, as in `MasterRows`.
+        row_bytes: Bytes per row; 97 give 64 rows per page at a fill factor of 0.8.
+        fill: The fill factor of pages.
     """
 
     rows: int
@@ -36,7 +36,7 @@ class KeyedMaster:
 
     @property
     def keys(self) -> int:
-        """Different keys."""
+        """Distinct keys."""
         return self.rows // self.per_key
 
     def open(self, world: World) -> Master:
@@ -76,7 +76,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Clouds:
-    """Cloud reports of two months by longitude; at a smaller scale longitudes are coarser.
+    """Cloud reports of two months by longitude; at a scale, longitudes are coarser.
 
     Attributes:
         rows: Rows in the paper.
@@ -95,7 +95,7 @@ class Clouds:
 
 
 def coarser(reports: pa.RecordBatchReader, world: World) -> pa.RecordBatchReader:
-    """Reports with fewer different longitudes, so that each has as many reports as in the paper."""
+    """Reports with fewer distinct longitudes, so that each has as many reports as in the paper."""
     place = reports.schema.get_field_index("longitude")
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -111,7 +111,7 @@ def _build(rows: pa.RecordBatchReader, key: str, path: Path, fill: float) -> Non
 
 
 def built_once(path: Path, build: Callable[[Path], None]) -> Path:
-    """Build what is not there; of two processes that want the same, one builds and the other waits."""
+    """Build it unless it exists; of two processes that need it, one builds and the other waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(path.name + ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

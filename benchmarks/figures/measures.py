@@ -1,4 +1,4 @@
-"""What a point of a figure can be the measure of."""
+"""What a point of a figure can show."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -16,7 +16,7 @@ from workloads import Arrivals, ConstantRate
 T = TypeVar("T")
 
 _BYTES_PER_PORTION_ROW = 1 << 16
-"""So much memory for every row that arrives in a portion: a thousand portions and more would fill it."""
+"""Memory per row of a portion: it would take more than a thousand portions to fill the memory."""
 _PORTIONS_PER_DEADLINE = 50
 
 
@@ -37,7 +37,7 @@ class Trial:
         return Stream(self.setting.stream.draw(self.world), self.master.pages, max(1, portion_rows))
 
     def run(self, what: Callable[[Operator, Machine], T]) -> T:
-        """Do something with a new operator on a new machine."""
+        """Run a function on a new operator on a new machine."""
         if self.world.is_real:
             machine = simulation.real_machine()
         else:
@@ -49,19 +49,19 @@ class Trial:
             return what(operator, machine)
 
     def service(self) -> Service:
-        """How it does when rows are always there."""
+        """Its performance when rows are always available."""
         return self.run(lambda operator, machine: simulation.service(operator, machine, self.stream))
 
     def keeps_up(self, rows_per_second: float) -> bool:
-        """Whether this rate of arrivals leads to no overflow."""
+        """Whether this arrival rate causes no overflow."""
         return self.keeps_up_with(self.stream, ConstantRate(rows_per_second))
 
     def keeps_up_with(self, stream: Stream, arrivals: Arrivals) -> bool:
-        """Whether a stream that arrives so leads to no overflow."""
+        """Whether a stream with these arrivals causes no overflow."""
         return self.run(lambda operator, machine: simulation.keeps_up(operator, machine, stream, arrivals))
 
     def meets_deadlines(self, rows_per_second: float) -> bool:
-        """Whether this rate leads neither to overflow nor to late answers."""
+        """Whether this rate causes neither overflow nor missed deadlines."""
         deadline = self.setting.seconds["deadline"] / self.world.scale
         portion_rows = max(1, int(rows_per_second * deadline / _PORTIONS_PER_DEADLINE))
         stream = replace(self.stream, portion_rows=min(portion_rows, self.stream.portion_rows))
@@ -74,16 +74,16 @@ class Trial:
 
 
 def service_rate(setting: Setting, world: World) -> Measurement:
-    """Rows per second when rows are always there."""
+    """Rows per second when rows are always available."""
     served = Trial(setting, world).service()
     return Measurement(served.rows_per_second, asdict(served))
 
 
 def sustainable_rate(setting: Setting, world: World) -> Measurement:
-    """The highest constant rate of arrivals without overflow.
+    """The highest constant arrival rate without overflow.
 
-    It is looked for below the service rate, which bounds it in the long run: a stream as short as the paper's
-    would let the input buffer swallow some of the excess. A real disk gives the service rate alone.
+    It is searched below the service rate, its bound in the long run: with a stream as short as the paper's,
+    the input buffer would absorb some of the excess. On a real disk only the service rate is measured.
     """
     trial = Trial(setting, world)
     served = trial.service()
@@ -94,7 +94,7 @@ def sustainable_rate(setting: Setting, world: World) -> Measurement:
 
 
 def timely_rate(setting: Setting, world: World) -> Measurement:
-    """The highest constant rate of arrivals at which no deadline is missed."""
+    """The highest constant arrival rate at which no deadline is missed."""
     served = Trial(replace(setting, seconds={}), world).service()
     rate = simulation.highest_rate(Trial(setting, world).meets_deadlines, served.rows_per_second)
     return Measurement(rate, asdict(served))

@@ -1,4 +1,4 @@
-"""The page in the docs: each claim, what came out, and the verdict, from stored results alone."""
+"""The page in the docs: each claim, the result and the verdict, from stored results alone."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -13,7 +13,7 @@ _INTRODUCTION = Path(__file__).with_name("introduction.md").read_text()
 
 
 def write(folder: Path, figures: Sequence[Figure[Any]]) -> None:
-    """Read the results that there are, write the page."""
+    """Read the stored results and write the page."""
     results = [stored for figure in figures if (stored := Stored(folder, figure)).is_judged]
     parts = [_INTRODUCTION, _summary(results)]
     for _, group in groupby(results, key=lambda stored: stored.figure.paper.name):
@@ -70,7 +70,7 @@ def _table(stored: Stored, device: str) -> str:
 
 def _number(value: float) -> str:
     if isnan(value):
-        return "not there"
+        return "not measured"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""Measures figures, curve by curve, in as many processes as are asked for."""
+"""Measures figures, curve by curve, in a given number of processes."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ class Curve:
         figure: The figure.
         contender: The contender.
         points: Its points.
-        seconds: What those took that were not measured for another curve.
+        seconds: The time of its points, except those measured for another curve.
     """
 
     figure: str
@@ -47,14 +47,14 @@ class Task:
 
 @dataclass
 class _Part:
-    """A curve: of every point which curve it is measured for, and where it is there."""
+    """A curve, with the curve that each point is measured for and its position there."""
 
     task: Task
     sources: list[tuple[int, int]]
 
 
 def measure(names: Sequence[tuple[Figure[Any], World]], processes: int) -> Iterator[Curve]:
-    """The curves of all figures, as they are done; a point that stands in several is measured once."""
+    """The curves of all figures as they complete; a point that several share is measured once."""
     parts = _parts(names)
     done: dict[int, tuple[list[Measurement], float]] = {}
     told: set[int] = set()

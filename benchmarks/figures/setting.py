@@ -1,4 +1,4 @@
-"""One point of a figure of a semi-stream join: who joins what, with how much memory."""
+"""One point of a figure on a semi-stream join: the join, its inputs, its memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,18 +28,18 @@ class StreamSource(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """A join as the paper has it.
+    """A join of the paper.
 
     Attributes:
         algorithm: The operator's name.
         master: The master.
         stream: The stream.
-        memory: The operator's, as a share of the master's pages.
+        memory: The operator's memory, as a share of the master's pages.
         options: Options of the operator that are the same at every scale.
-        scaled: Options that count rows, and shrink with the data.
-        seconds: Options that are times, and shrink with the data too.
-        finds_results: Whether rows are looked for on their pages, as a front stage needs it.
-        key: Of the stream and of the master.
+        scaled: Options that count rows and shrink with the data.
+        seconds: Options that are times and shrink with the data too.
+        finds_results: Whether rows are looked up on their pages, which a front stage needs.
+        key: The key of stream and master.
         disk: What reading costs on the simulated machine.
     """
 
@@ -81,8 +81,8 @@ class Setting:
     def operator(self, master: Master, world: World, machine: Machine) -> PagedJoin:
         """The operator, on a machine.
 
-        The master's index is not in the budget: ours takes 0.5 % of the master where the paper's inner nodes
-        take 0.13 %, which would weigh more than the algorithm at a memory of 1 %.
+        The budget does not include the master's index: ours takes 0.5 % of the master where the paper's inner
+        nodes take 0.13 %, which would matter more than the algorithm in a memory of 1 %.
         """
         return contender_named(self.algorithm, finds_results=self.finds_results)(
             master,

@@ -1,8 +1,8 @@
-"""A machine of the papers' time, and what an operator reaches on it.
+"""A machine of the papers' time, and what an operator achieves on it.
 
-Time passes on a simulated clock, and only where the machine says so: a read costs what it costs on the disk,
-a stream row and a block of the master cost some processor time, results cost nothing. So the numbers are
-the same wherever they are measured.
+Time passes on a simulated clock, and only where the machine says so: a read takes the time of the simulated
+disk, a stream row and a block of the master take some processor time, results take none. So the numbers are
+the same on every machine.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,9 +17,9 @@ from adjoin.operators.clock import Clock, SimulatedClock, SystemClock
 from workloads import Arrivals
 
 ROW_SECONDS = 1e-6
-"""To take a stream row, find its pages and join it: the processor alone would do a million rows a second."""
+"""To take a stream row, find its pages and join it: the processor is limited to a million rows per second."""
 BLOCK_SECONDS = 2.5e-6
-"""To look at the rows in a block of the master, some 80 ns for each of 32."""
+"""To process the rows in a block of the master, about 80 ns for each of 32."""
 PAPERS_DISK = Cost(HARD_DISK.positioning_seconds, HARD_DISK.block_seconds + BLOCK_SECONDS)
 
 _WARM_SHARE = 0.5
@@ -30,7 +30,7 @@ _HOPELESS = 1 / 4096
 
 
 class Operator(Protocol):
-    """What is measured: a semi-stream join."""
+    """The operator measured: a semi-stream join."""
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]: ...
     def offer(self, batch: pa.RecordBatch) -> bool: ...
@@ -41,12 +41,12 @@ class Operator(Protocol):
 
 @dataclass(frozen=True)
 class Machine:
-    """What an operator runs on.
+    """The machine an operator runs on.
 
     Attributes:
-        clock: Tells the time.
-        device: What the master lies on.
-        row_seconds: What a stream row takes beside the time that the clock sees by itself.
+        clock: Its clock.
+        device: The device that holds the master.
+        row_seconds: Seconds per stream row, in addition to what the clock measures by itself.
     """
 
     clock: Clock
@@ -54,13 +54,13 @@ class Machine:
     row_seconds: float = 0.0
 
     def take(self, rows: int) -> None:
-        """Let the time pass that so many stream rows take."""
+        """Let the time pass that this many stream rows take."""
         if self.row_seconds:
             self.clock.sleep(rows * self.row_seconds)
 
 
 def simulated_machine(disk: Cost = PAPERS_DISK) -> Machine:
-    """A machine whose clock stands still unless it works."""
+    """A machine whose clock advances only while it works."""
     clock = SimulatedClock()
     return Machine(clock, SimulatedDisk(clock, disk), ROW_SECONDS)
 
@@ -72,15 +72,15 @@ def real_machine() -> Machine:
 
 @dataclass(frozen=True)
 class Stream:
-    """What arrives, and how much of it a run takes.
+    """The rows that arrive, and how many of them a run takes.
 
-    An operator is warm when it has read as many pages as the master has, or taken its share of the rows, and
-    has shown what it can after as many more rounds.
+    An operator is warm once it has read as many pages as the master has, or taken its share of the rows; it
+    is measured over a given number of further rounds.
 
     Attributes:
         rows: The rows.
         round_pages: Pages of the master.
-        portion_rows: Rows that are handed over together; few, as seen from the operator's memory.
+        portion_rows: Rows handed over together; few in relation to the operator's memory.
     """
 
     rows: pa.RecordBatch
@@ -91,13 +91,13 @@ class Stream:
         return int(self.rows.num_rows)
 
     def portion(self, first: int) -> pa.RecordBatch:
-        """The rows from this one on, as many as are handed over together."""
+        """The portion that begins with this row."""
         return self.rows.slice(first, self.portion_rows)
 
 
 @dataclass(frozen=True)
 class Service:
-    """What an operator did per row while it never waited for rows."""
+    """What an operator did per row while rows were always available."""
 
     rows_per_second: float
     pages_per_row: float
@@ -108,8 +108,8 @@ class Service:
 def service(operator: Operator, machine: Machine, stream: Stream) -> Service:
     """Hand rows over as fast as they are taken.
 
-    An operator reads for many rows at once. So what counts begins right after the first reads that follow
-    the warm-up, and ends right after the last ones.
+    An operator reads for many rows at once, so the measurement begins right after the first read that follows
+    the warm-up, and ends right after the last one.
     """
     row = warm_up(operator, machine, stream)
     marks = [_Mark.of(operator, machine)]
@@ -125,7 +125,7 @@ def service(operator: Operator, machine: Machine, stream: Stream) -> Service:
 
 
 def warm_up(operator: Operator, machine: Machine, stream: Stream) -> int:
-    """Hand rows over until the operator is warm; returns how many."""
+    """Hand over rows until the operator is warm; returns how many."""
     row = 0
     while row < _WARM_SHARE * len(stream) and operator.metrics()["pages_read"] < stream.round_pages:
         row += _hand_over(operator, machine, stream.portion(row))
@@ -141,7 +141,7 @@ def _hand_over(operator: Operator, machine: Machine, batch: pa.RecordBatch) -> i
 
 @dataclass(frozen=True)
 class _Mark:
-    """Where an operator stands at a moment."""
+    """Counters of an operator at a moment."""
 
     seconds: float
     rows: float
@@ -168,7 +168,7 @@ class _Mark:
 def highest_rate(is_kept: Callable[[float], bool], most: float, tolerance: float = _TOLERANCE) -> float:
     """The highest rate that is kept, at most `most`; 0 if none is.
 
-    It is looked for in steps that double, as it is often near, and then by bisection.
+    Searched downwards in doubling steps, because it is often close to `most`, and then by bisection.
 
     >>> round(highest_rate(lambda rate: rate < 700, most=1000, tolerance=0.001))
     700
@@ -194,10 +194,10 @@ def highest_rate(is_kept: Callable[[float], bool], most: float, tolerance: float
 def keeps_up(operator: Operator, machine: Machine, stream: Stream, arrivals: Arrivals) -> bool:
     """Whether an operator has room for all rows as they arrive, whatever it is busy with.
 
-    After the warm-up, rows that have come are offered each time the operator gives something back. It does
-    not keep up as soon as one of them finds no room.
+    After the warm-up, rows that have arrived are offered each time the operator yields. It does not keep up
+    as soon as one of them finds no room.
     """
-    operator.offer(stream.rows.slice(0, 0))  # says that rows will come while it works
+    operator.offer(stream.rows.slice(0, 0))  # announces that rows will arrive while it works
     arriving = _Arriving(machine, stream, warm_up(operator, machine, stream), arrivals)
     enough_pages = operator.metrics()["pages_read"] + _ROUNDS * stream.round_pages
     while arriving.left_rows and operator.metrics()["pages_read"] < enough_pages:
@@ -209,11 +209,11 @@ def keeps_up(operator: Operator, machine: Machine, stream: Stream, arrivals: Arr
 def meets_deadlines(
     operator: Operator, machine: Machine, stream: Stream, arrivals: Arrivals, deadline_seconds: float
 ) -> bool:
-    """Whether it also answers every row in time, once it has had some deadlines to learn how long it takes.
+    """Whether it also meets every deadline, after a few deadlines in which it may learn how long it takes.
 
-    Unlike above, the operator may act between arrivals.
+    Unlike in `keeps_up`, the operator may act between arrivals.
     """
-    operator.offer(stream.rows.slice(0, 0))  # says that rows will come while it works
+    operator.offer(stream.rows.slice(0, 0))  # announces that rows will arrive while it works
     arriving = _Arriving(machine, stream, warm_up(operator, machine, stream), arrivals)
     begin = machine.clock.now()
     learned = begin + _DEADLINES_TO_LEARN * deadline_seconds
@@ -235,7 +235,7 @@ def meets_deadlines(
 
 
 def _takes(operator: Operator, arriving: "_Arriving", is_fine: Callable[[], bool] = lambda: True) -> bool:
-    """Hand over what comes next; the last of it makes the operator work."""
+    """Hand over the next rows; the last of them makes the operator work."""
     batch = arriving.next()
     last = batch.num_rows - 1
     return _offer(operator, batch.slice(0, last)) and _has_room(
@@ -254,7 +254,7 @@ def _offer(operator: Operator, batch: pa.RecordBatch) -> bool:
 
 
 class _Arriving:
-    """The rows of a stream from one on, arriving from now on."""
+    """The rows of a stream from a given one on, arriving from now on."""
 
     def __init__(self, machine: Machine, stream: Stream, first: int, arrivals: Arrivals) -> None:
         self._machine = machine
@@ -268,16 +268,16 @@ class _Arriving:
         return int(self._rows.num_rows) - self._taken
 
     def seconds_to_next(self) -> float:
-        """How long until the next portion has come."""
+        """How long until the next portion has arrived."""
         return float(max(0.0, self._times[self._taken + self._portion() - 1] - self._machine.clock.now()))
 
     def next(self) -> pa.RecordBatch:
-        """All that came, at least the next portion."""
+        """All rows that have arrived, at least the next portion."""
         self._machine.clock.sleep(self.seconds_to_next())
         return self._take(max(self._portion(), self._arrived()))
 
     def there(self) -> pa.RecordBatch:
-        """All that came, or nothing before a portion is full."""
+        """All rows that have arrived, or none before a portion is complete."""
         arrived = self._arrived()
         return self._take(arrived if arrived >= self._portion() else 0)
 

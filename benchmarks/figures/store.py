@@ -31,12 +31,12 @@ def path_of(folder: Path, figure: Figure[Any]) -> Path:
 
 
 def write(folder: Path, figure: Figure[Any], device: str, rows: Sequence[Result]) -> None:
-    """Put in what was measured on one device, keep what was measured on the other."""
+    """Replace the measurements on one device, keep those on the other."""
     TABLE.replace(path_of(folder, figure), {device}, list(rows))
 
 
 class Stored:
-    """The results of a figure, as they were stored.
+    """The stored results of a figure.
 
     Attributes:
         rows: The rows, those of the simulated device first.
@@ -60,15 +60,15 @@ class Stored:
 
     @property
     def devices(self) -> list[str]:
-        """What the figure was measured on."""
+        """The devices the figure was measured on."""
         return [device for device in self.figure.devices if any(row["device"] == device for row in self.rows)]
 
     @property
     def is_judged(self) -> bool:
-        """Whether there is what the verdict is about."""
+        """Whether there are results for the verdict."""
         return self.figure.devices[0] in self.devices
 
     @property
     def verdict(self) -> Verdict:
-        """What the figure says about these results."""
+        """The verdict on these results."""
         return self.figure.verdict(self.curves(self.figure.devices[0]))

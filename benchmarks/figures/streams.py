@@ -1,4 +1,4 @@
-"""Streams of the figures, drawn anew for every measurement from the same seed."""
+"""Streams of the figures, drawn again from the same seed for every measurement."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,13 +14,13 @@ ROW_BYTES = 20
 
 @dataclass(frozen=True)
 class ZipfStream:
-    """Keys by Zipf's law; sizes are those of the paper.
+    """Zipf keys, with the paper's sizes.
 
     Attributes:
-        keys: Different keys.
+        keys: Distinct keys.
         rows: Rows of the stream.
         skew: The exponent.
-        placement: "noperm" puts the most frequent keys side by side, "random" anywhere.
+        placement: "noperm" makes the most frequent keys adjacent, "random" scatters them.
         form: As in `Zipf`.
     """
 
@@ -44,12 +44,12 @@ class ZipfStream:
 
 @dataclass(frozen=True)
 class LocalStream:
-    """Keys of one slice of the domain after the other, by Zipf's law within a slice; sizes are the paper's.
+    """Keys of one slice of the domain after another, Zipf within a slice, with the paper's sizes.
 
     Attributes:
-        keys: Different keys over all slices.
-        intervals: Slices.
-        interval_rows: Rows of each.
+        keys: Distinct keys over all slices.
+        intervals: The number of slices.
+        interval_rows: Rows per slice.
         skew: The exponent.
     """
 
@@ -80,7 +80,7 @@ class LineItems:
     rows: int
 
     def draw(self, world: World) -> pa.RecordBatch:
-        """All rows at this scale, 20 bytes of each."""
+        """All rows at this scale, 20 bytes each."""
         tpch = TPCH(world.data / "tpch", "part", scale=self.factor / world.scale)
         columns = ["l_partkey", "l_orderkey", "l_linenumber"]
         return _whole(tpch.stream(world.scaled(self.rows), columns))

@@ -1,4 +1,4 @@
-"""Who is compared: the operators by name, and variants of them that only figures need."""
+"""The operators by name, and variants of them that only figures need."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,11 +20,11 @@ from adjoin.semistream.pages.cache import PageCache
 
 
 class FixedShares(SSIJ):
-    """SSIJ in which cached pages have a share of the memory, and rows the rest, for ever.
+    """SSIJ in which cached pages get a fixed share of the memory and rows the rest.
 
     Args:
         *arguments: Those of `SSIJ`.
-        cached_share: The share of pages, of what rows and pages otherwise share; 0 caches none.
+        cached_share: The pages' share of the memory that rows and pages otherwise share; 0 caches none.
         **options: Those of `SSIJ`.
     """
 
@@ -40,7 +40,7 @@ class FixedShares(SSIJ):
 
 
 class LeastRecentlyUsed(SSIJ):
-    """SSIJ whose cache evicts the page that was used least recently."""
+    """SSIJ whose cache evicts the least recently used page."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -48,7 +48,7 @@ class LeastRecentlyUsed(SSIJ):
 
 
 class _RecentPages(PageCache):
-    """The utility of a page is when it was used last; pages that are read are used last of all."""
+    """The utility of a page is the time of its last use; pages just read count as the most recent."""
 
     def credit(self, pages: Array) -> None:
         self.unit += 1
@@ -64,7 +64,7 @@ class _RecentPages(PageCache):
 
 
 class _QuietMatcher(Matcher):
-    """Puts out an empty batch where there may be matches, so that whoever consumes results has his turn."""
+    """Emits an empty batch where there may be matches, so that the consumer of results gets a turn."""
 
     def join(self, rows: Rows, *_: Array) -> Iterator[pa.RecordBatch]:
         yield rows.batch.slice(0, 0)
@@ -72,7 +72,7 @@ class _QuietMatcher(Matcher):
 
 @cache
 def quiet(kind: type[BufferedJoin]) -> type[BufferedJoin]:
-    """The operator, which reads all pages that its results need, and does not look for them there."""
+    """The operator, which reads all pages that its results need but does not search them."""
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
         def _begin(self, stream: pa.Schema) -> None:
@@ -83,7 +83,7 @@ def quiet(kind: type[BufferedJoin]) -> type[BufferedJoin]:
 
 
 class _QuietOutput(Output):
-    """Makes an empty batch of the results, so that whoever consumes them has his turn."""
+    """Emits an empty batch instead of results, so that their consumer gets a turn."""
 
     def matched(self, rows: Rows, *_: Any) -> Iterator[pa.RecordBatch]:
         yield rows.batch.slice(0, 0)
@@ -91,7 +91,7 @@ class _QuietOutput(Output):
 
 @cache
 def without_results(kind: Any) -> Any:
-    """The operator, which finds all results, lets a front stage learn from them, and does not make them."""
+    """The operator, which finds all results, so that a front stage learns, but does not build them."""
     if issubclass(kind, AutoJoin):
         candidates = {name: without_results(each) for name, each in kind.candidates.items()}
         return type(kind.__name__, (kind,), {"candidates": candidates})
@@ -122,11 +122,11 @@ VARIANTS: dict[str, type[BufferedJoin]] = {
 
 
 def contender_named(name: str, *, finds_results: bool = False) -> Callable[..., Any]:
-    """Makes the operator or variant of this name.
+    """A function that makes the operator or variant with this name.
 
     Args:
         name: The name.
-        finds_results: Whether rows are looked for on their pages, which is what a front stage learns from.
+        finds_results: Whether rows are looked up on their pages, which is what a front stage learns from.
     """
     kind: Any = VARIANTS.get(name) or algorithm_named(name)
     if finds_results:

@@ -1,1 +1,1 @@
-"""What all benchmarks share: one run at a time, results on disk, the page in the docs."""
+"""What all benchmarks share: one run at a time, results on disk, a page in the docs."""

@@ -7,13 +7,13 @@ from benchmarks.harness.results import Row
 
 
 def write(page: Path, parts: Sequence[str]) -> None:
-    """Put the parts that there are below each other, and the way to the notes, if there are any."""
+    """Write all non-empty parts, and a link to the notes if there are any."""
     notes = page.with_name(f"{page.stem}_notes.md")
     link = f"What the profiles show: [{notes.stem}]({notes.name}).\n" if notes.exists() else ""
     page.write_text("\n".join(part for part in (*parts, link) if part))
 
 
 def contenders(rows: list[Row], settings: Callable[[str], str]) -> str:
-    """What each contender was told, in the order of their results."""
+    """The settings of each contender, in the order of their results."""
     names = dict.fromkeys(row["contender"] for row in rows)
     return "\n".join(f"- **{name}**: {settings(name)}" for name in names) + "\n"

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 Result = dict[str, Any]
-"""One repetition, as it was measured."""
+"""One repetition, as measured."""
 Row = dict[str, str]
-"""One repetition, as it was read from the file."""
+"""One repetition, as read from the file."""
 
 
 def describe_run() -> Result:
-    """What every row of this run says of its origin."""
+    """The origin that every row of this run states."""
     return {
         "run": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),
@@ -27,10 +27,10 @@ def describe_run() -> Result:
 
 @dataclass(frozen=True)
 class Table:
-    """What a row says.
+    """The columns of a results file.
 
     Attributes:
-        columns: All columns, `metrics` among them.
+        columns: All columns, including `metrics`.
         part: The column that says what a row belongs to; a part is measured and replaced as a whole.
     """
 
@@ -38,7 +38,7 @@ class Table:
     part: str
 
     def replace(self, path: Path, parts: set[str], new: list[Result]) -> None:
-        """Put in the rows of the parts that were measured now, keep those of the others."""
+        """Replace the rows of the parts just measured, keep the others."""
         kept = [row for row in read(path) if row[self.part] not in parts] if path.exists() else []
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="") as file:

@@ -1,4 +1,4 @@
-"""How a benchmark runs: alone, to an orderly end, its results into the docs or beside its data."""
+"""How a benchmark runs: alone, with an orderly end, its results in the docs or next to its data."""
 
 import argparse
 import contextlib
@@ -13,9 +13,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 
 @contextlib.contextmanager
 def alone(data: Path) -> Iterator[None]:
-    """Two runs at once would share disk, cores and page cache, and neither would measure anything.
+    """Hold the lock on the data: two runs at once would share disk, cores and page cache and measure nothing.
 
-    A run that is told to end does so in order, and what it started ends with it.
+    A run that is told to end does so in an orderly way, along with everything it started.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     data.mkdir(parents=True, exist_ok=True)
@@ -24,7 +24,7 @@ def alone(data: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SystemExit(
-                f"another run uses {data}; wait for its end or give --data another folder"
+                f"another run is using {data}; wait for it to end, or use another folder with --data"
             ) from None
         yield
 
@@ -36,9 +36,12 @@ def add_contenders(parser: argparse.ArgumentParser, known: Iterable[str]) -> Non
     def chosen(given: str) -> tuple[str, ...]:
         some = tuple(name for name in given.split(",") if name)
         if unknown := set(some) - set(names):
-            raise argparse.ArgumentTypeError(f"unknown {sorted(unknown)}, there are {', '.join(names)}")
+            raise argparse.ArgumentTypeError(f"unknown {sorted(unknown)}; choose from {', '.join(names)}")
         return some
 
     parser.add_argument(
-        "--contenders", type=chosen, default=(), help=f"some of {','.join(names)}; the docs are not written"
+        "--contenders",
+        type=chosen,
+        default=(),
+        help=f"only some of {','.join(names)}; the docs are not written",
     )

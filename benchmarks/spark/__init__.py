@@ -1,1 +1,1 @@
-"""`enrich` on streams, against Spark's own stream-static join and stores behind `mapInArrow`."""
+"""`enrich` on streams, against Spark's own stream-static join and against stores behind `mapInArrow`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.spark`: make the data that is missing, measure, write the table."""
+"""`python -m benchmarks.spark`: create missing data, measure, write the table."""
 
 import argparse
 import shutil
@@ -18,20 +18,20 @@ from benchmarks.spark.runner import Plan, Preparation, run
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument(
-        "--smoke", action="store_true", help="every contender on next to nothing; the docs are not written"
+        "--smoke", action="store_true", help="every contender on a tiny data set; the docs are not written"
     )
     parser.add_argument(
-        "--only", choices=SETTINGS, action="append", help="measure this setting alone (may be repeated)"
+        "--only", choices=SETTINGS, action="append", help="measure only this setting (may be repeated)"
     )
     parser.add_argument(
-        "--skip", choices=SETTINGS, action="append", help="leave this setting out (may be repeated)"
+        "--skip", choices=SETTINGS, action="append", help="skip this setting (may be repeated)"
     )
     add_contenders(parser, ALL)
     parser.add_argument(
         "--data",
         type=Path,
         default=default_folder(),
-        help="where data sets are kept, 12 GB, with the setting growth 40 GB; default: $ADJOIN_BENCH_DATA, "
+        help="where data sets are kept: 12 GB, 40 GB with the setting growth; default: $ADJOIN_BENCH_DATA, "
         "or a folder in the user's cache (%(default)s)",
     )
     parser.add_argument("--seed", type=int, default=1)
@@ -53,7 +53,7 @@ def _show(result: Result) -> None:
 
 
 def _measure(plan: Plan, settings: set[str], smoke: bool, repeat: int) -> Iterator[list[Result]]:
-    """The rows of each setting when it is done; all at once in the smoke test, which is one application."""
+    """The rows of each setting as it completes; all at once in the smoke test, a single application."""
     origin = describe_run()
     cases = [
         Preparation(plan, case)
@@ -63,7 +63,7 @@ def _measure(plan: Plan, settings: set[str], smoke: bool, repeat: int) -> Iterat
     groups = [[each for each in cases if each.case.setting == name] for name in SETTINGS]
     for group in [cases] if smoke else groups:
         rows = []
-        # all take turns, so that a slow minute of the machine does not hit one of them alone
+        # contenders take turns, so that a slow minute of the machine does not hit one of them alone
         for repetition in range(1, repeat + 1):
             for result in run(group, together=smoke):
                 rows.append({**origin, "repetition": repetition, **result})

@@ -1,4 +1,4 @@
-"""What is measured, on how much, and what is to be reached."""
+"""What is measured, on how much data, and the goals."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ MEMORY_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Effort:
-    """How many micro-batches are run, and after how many seconds a slow contender may stop."""
+    """How many micro-batches are run, and the seconds after which a slow contender may stop."""
 
     warm_batches: int
     warm_seconds: float
@@ -30,7 +30,7 @@ class Effort:
         return self.warm_batches + self.batches
 
     def measured(self, seconds: list[float]) -> range | None:
-        """Which of the batches count, given how long each took; None while more have to be run."""
+        """The batches that count, given the time of each; None while more must be run."""
         start = next((at for at in range(len(seconds)) if self._is_warm(seconds[:at])), None)
         if start is None:
             return None
@@ -77,7 +77,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Goal:
-    """A promise: `over` divided by `under` has to be at least, or at most, the bound."""
+    """A promise: `over` divided by `under` must be at least, or at most, the bound."""
 
     setting: str
     title: str
@@ -91,7 +91,7 @@ class Goal:
         return value >= self.bound if self.at_least else value <= self.bound
 
 
-_LEAST_MEMORY_BYTES = 8 << 20  # a master of the smoke test is smaller than the operator's fixed parts
+_LEAST_MEMORY_BYTES = 8 << 20  # the smoke test's master is smaller than the operator's fixed parts
 _BALANCE = (2, 4, 8)
 
 SETTINGS = {
@@ -99,7 +99,7 @@ SETTINGS = {
     "large": "micro-batches of 500,000 rows",
     "cold": "first micro-batch of a fresh application",
     "growth": "the master grows from 20 to 100 million rows",
-    "balance": "hot keys side by side: how even tasks are",
+    "balance": "adjacent hot keys: how evenly tasks are loaded",
 }
 
 GOALS = (
@@ -125,7 +125,7 @@ GOALS = (
 
 
 def full_cases() -> tuple[Case, ...]:
-    """The cases as promised."""
+    """The full-size cases."""
     return _cases(
         20_000_000,
         100_000_000,
@@ -137,7 +137,7 @@ def full_cases() -> tuple[Case, ...]:
 
 
 def smoke_cases() -> tuple[Case, ...]:
-    """Every contender and every kind of case once, on next to nothing."""
+    """Every contender and every kind of case once, on tiny data."""
     effort = Effort(1, 60, 2, 60, 2)
     cases = _cases(20_000, 40_000, 500, 500, small_effort=effort, large_effort=effort)
     return tuple(case for case in cases if case.setting == "small" or case.name == "4 partitions")

@@ -1,4 +1,4 @@
-"""Rows are compared with an oracle, plans with what a contender claims to be."""
+"""Compares rows with an oracle, and plans with what a contender claims to be."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _SQL_TYPES: dict[type, str] = {int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
 
 class CheckError(AssertionError):
-    """What was measured is not what was meant."""
+    """The measurement is not of what it should be."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many rows, and the sum of their hashes over all columns, whatever their order."""
+    """The number of rows, and the sum of their hashes over all columns, in any order."""
 
     rows: int
     checksum: str
@@ -32,7 +32,7 @@ def of_files(folder: Path) -> Tally:
 
 
 def of_join(sales: Path, master: Path) -> Tally:
-    """The rows that DuckDB says a join puts out."""
+    """The rows of DuckDB's join."""
     found = ", ".join(f"m.{name}" for name in MASTER_COLUMNS)
     return _tally(
         f"SELECT s.*, {found} FROM read_parquet('{sales}/*.parquet') AS s "
@@ -41,7 +41,7 @@ def of_join(sales: Path, master: Path) -> Tally:
 
 
 def of_identity(sales: Path) -> Tally:
-    """The rows that an identity of a join's width puts out."""
+    """The rows of an identity as wide as a join."""
     constants = ", ".join(f"{value!r}::{_SQL_TYPES[type(value)]}" for value in CONSTANTS.values())
     return _tally(f"SELECT s.*, {constants} FROM read_parquet('{sales}/*.parquet') AS s")
 
@@ -58,13 +58,13 @@ def _tally(query: str) -> Tally:
 
 
 def settle(who: str, expected: Tally, actual: Tally) -> None:
-    """Refuse a contender whose rows differ."""
+    """Reject a contender whose rows differ."""
     if expected != actual:
-        raise CheckError(f"{who}: the oracle has {expected}, it has {actual}")
+        raise CheckError(f"{who}: expected {expected}, got {actual}")
 
 
 def check_plan(contender: type[Contender], plan: str) -> None:
-    """Refuse a contender that Spark ran in another way than it says."""
+    """Reject a contender that Spark did not run as its name says."""
     missing = [word for word in contender.plan.has if word not in plan]
     surplus = [word for word in contender.plan.lacks if word in plan]
     if missing or surplus:
@@ -72,10 +72,10 @@ def check_plan(contender: type[Contender], plan: str) -> None:
 
 
 def check_rows(who: str, batch_rows: int, rows_out: Iterable[int]) -> None:
-    """Every key of the stream is in the master once: as many rows come out of a micro-batch as go in.
+    """Every key of the stream is in the master once, so a micro-batch returns as many rows as it receives.
 
-    What Spark counts as input is no help: it counts rows twice when they are sampled for routing.
+    Spark's own input count is no help: it counts rows twice if they are sampled for routing.
     """
     for number, rows in enumerate(rows_out):
         if rows != batch_rows:
-            raise CheckError(f"{who}: batch {number} gave {rows} rows instead of {batch_rows}")
+            raise CheckError(f"{who}: batch {number} returned {rows} rows instead of {batch_rows}")

@@ -1,4 +1,4 @@
-"""Data sets on disk: the master as Parquet and in each store, and streams of sales as small Parquet files."""
+"""Data sets on disk: the master as Parquet and in each store, and streams of sales in small Parquet files."""
 
 import os
 import shutil
@@ -21,8 +21,8 @@ SCRATCH_PREFIX = "scratch-"
 
 _FILE_ROWS = 2_500_000
 _GROUP_ROWS = 500_000
-_FIRST_SECOND = 1_700_000_000  # Spark takes files in the order of their times
-_DISK_BYTES_PER_ROW = {"parquet": 130, "adjoin": 320}  # while sorting a master needs its rows twice
+_FIRST_SECOND = 1_700_000_000  # Spark takes files in the order of their modification times
+_DISK_BYTES_PER_ROW = {"parquet": 130, "adjoin": 320}  # sorting a master needs its rows twice
 _ENGINE_NAMES = {"adjoin": "ssij drained", "duckdb": "duckdb", "lmdb": "lmdb"}
 
 
@@ -42,7 +42,7 @@ class Sales:
         return f"sales-{sizes}-{self.placement}-{self.seed}"
 
     def beginning(self) -> "Sales":
-        """Its first batches, on which the rows put out are compared with the oracle's."""
+        """Its first batches, whose results are compared with the oracle's."""
         return Sales(self.master_rows, self.batch_rows, CHECKED_BATCHES, self.placement, self.seed)
 
 
@@ -54,7 +54,7 @@ def default_folder() -> Path:
 
 
 def master_of(data: Path, store: str, master_rows: int) -> Path:
-    """Where the master lies in this form ("parquet", "adjoin", "duckdb", "lmdb"); made if it is not there."""
+    """The path of the master as "parquet", "adjoin", "duckdb" or "lmdb", created unless it exists."""
     data.mkdir(parents=True, exist_ok=True)
     if store in _ENGINE_NAMES:
         _check_room(data / f"{store}-{master_rows}", store, master_rows)
@@ -66,7 +66,7 @@ def master_of(data: Path, store: str, master_rows: int) -> Path:
 
 
 def sales_of(data: Path, sales: Sales) -> Path:
-    """Where the files of a stream lie; they are written if they are not there."""
+    """The path of a stream's files, written unless they exist."""
     path = data / sales.name
     return engine_datasets.written_once(path, lambda: _write_sales(path / "rows", sales)) / "rows"
 
@@ -76,13 +76,13 @@ def _check_room(path: Path, store: str, master_rows: int) -> None:
     free = shutil.disk_usage(path.parent).free
     if not path.exists() and free < need:
         raise SystemExit(
-            f"{path} needs {need >> 20} MB of disk and {free >> 20} MB are free: "
-            "make room, give another folder with --data, or leave the large master out with --skip growth"
+            f"{path} needs {need >> 20} MB of disk space, but only {free >> 20} MB are free: "
+            "make room, use another folder with --data, or skip the large master with --skip growth"
         )
 
 
 def _write_master(path: Path, master_rows: int) -> None:
-    """Sorted by key, with the encodings and the compression that Spark itself writes by default."""
+    """Write it sorted by key, with Spark's default encodings and compression."""
     path.mkdir()
     batches = workload.master_batches(master_rows, batch_rows=_GROUP_ROWS)
     for number, first in enumerate(range(0, master_rows, _FILE_ROWS)):

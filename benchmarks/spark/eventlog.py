@@ -1,4 +1,4 @@
-"""How long the tasks behind a shuffle took, by Spark's own event log."""
+"""How long the tasks after a shuffle took, from Spark's event log."""
 
 import json
 import statistics
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Evenness:
-    """The slowest task and the one with most rows, each against the median of its micro-batch."""
+    """The slowest task and the one with the most rows, each relative to the median of its micro-batch."""
 
     slowest_to_median: float
     rows_to_median: float
@@ -24,14 +24,14 @@ class _Task:
 
 @dataclass(frozen=True)
 class Window:
-    """The time in which one stream ran, in milliseconds since 1970, as Spark counts."""
+    """The time in which one stream ran, in milliseconds since 1970, like Spark's times."""
 
     start: float
     end: float
 
 
 def evenness(log: Path, partitions: int, window: Window, skipped_batches: int) -> Evenness:
-    """The median over the micro-batches of one stream, the first ones left out."""
+    """The median over the micro-batches of one stream, without the first ones."""
     stages = _routed_stages(log, partitions, window)[skipped_batches:]
     if not stages:
         raise AssertionError(f"no micro-batch was routed to {partitions} partitions")
@@ -42,12 +42,12 @@ def evenness(log: Path, partitions: int, window: Window, skipped_batches: int) -
 
 
 def _against_median(values: list[int]) -> float:
-    # of two values the lower is the median: their mean could never be exceeded twofold
+    # of two values the lower is the median: the larger is never twice their mean
     return max(values) / max(1, statistics.median_low(values))
 
 
 def _routed_stages(log: Path, partitions: int, window: Window) -> list[list[_Task]]:
-    """The tasks of every stage that reads a shuffle in this many partitions, in order of time."""
+    """The tasks of every stage that reads a shuffle in this many partitions, in order."""
     stages: dict[int, list[_Task]] = defaultdict(list)
     for file in sorted(log.iterdir()):
         for line in file.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""The work of one Spark application: the contenders that share it, one after the other."""
+"""The work of one Spark application: the contenders that share it, one after another."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 1
 
 @dataclass(frozen=True)
 class Task:
-    """What to measure, as it travels to the process."""
+    """What to measure, as sent to the process."""
 
     contender: str
     master: str
@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Batch:
-    """What Spark says of one micro-batch."""
+    """Spark's numbers for one micro-batch."""
 
     rows_out: int
     add_batch_seconds: float
@@ -59,7 +59,7 @@ class Application:
         self._queries = 0
 
     def measure(self, task: Task) -> dict[str, Any]:
-        """Run the stream, then its beginning once more into files that are checked."""
+        """Run the stream, then its beginning once more into files to check."""
         kind = contender_class(task.contender)
         started = time.perf_counter()
         setup = Setup(self.spark, Path(task.master), task.memory_bytes, task.partitions)
@@ -87,12 +87,12 @@ class Application:
         }
 
     def try_to_measure(self, task: Task) -> dict[str, Any]:
-        """A contender that fails is a result too, wrong rows or plans are not."""
+        """Measure; a failing contender is a result too, wrong rows or plans are not."""
         try:
             return {**self.measure(task), "failure": ""}
         except check.CheckError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, the others go on
+        except Exception as error:  # noqa: BLE001  # whatever it is, the others must run
             traceback.print_exc()
             return {"failure": (str(error).strip() or repr(error)).splitlines()[0][:200]}
 
@@ -107,7 +107,7 @@ class Application:
             if effort.measured([each.trigger_seconds for each in _batches(query)]):
                 break
         batches = _batches(query)
-        # what the last micro-batch really was: hints may be ignored, and adaptive execution may plan again
+        # the plan that really ran: hints may be ignored, and adaptive execution may replan
         plan = query._jsq.explainInternal(False)
         query.stop()
         return batches, plan

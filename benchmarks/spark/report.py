@@ -1,4 +1,4 @@
-"""The page in the docs, drawn from the CSV; what contenders are told is as they are now."""
+"""Writes the page in the docs from the CSV file and the contenders' current settings."""
 
 import statistics
 from pathlib import Path
@@ -12,21 +12,21 @@ _INTRODUCTION = """# enrich against Spark's own join
 
 Written by `make bench-spark` from [spark.csv](spark.csv); do not edit.
 
-A stream of sales (key, number, amount; 24 bytes) is joined with a master of 120 bytes a row: key, surrogate
-key, price, 96 bytes of text. Keys are Zipf-1 over a random permutation of the master's keys; for balance
-the hottest keys are neighbours. Spark runs as `local[2]`, the stream comes from Parquet files, two a
-micro-batch, and goes to the `noop` sink. Times are those of Spark's query progress: `addBatch` is the work
-on the rows, `triggerExecution` the whole micro-batch with offset and commit logs. Every contender runs in
-an application of its own, fresh each time; contenders take turns, the batches after warming up count by
-their median, and repetitions by their median. `enrich` gets 5 % of the master's bytes; nobody else is
-limited, and the system's page cache has room for all files.
+A stream of sales (key, number, amount; 24 bytes) is joined with a master of 120 bytes per row: key, surrogate
+key, price, and a string of 96 bytes. Keys are Zipf-1 over a random permutation of the master's keys; for the
+setting "balance" the hottest keys are neighbors. Spark runs as `local[2]`; the stream comes from Parquet
+files, two per micro-batch, and goes to the `noop` sink. Times are those of Spark's query progress: `addBatch`
+is the work on the rows, `triggerExecution` the whole micro-batch including offset and commit logs. Every
+contender runs in a fresh application of its own; contenders take turns. The median of the batches after the
+warm-up counts, and the median of the repetitions. `enrich` gets 5 % of the master's bytes; the others have no
+limit, and the system's page cache has room for all files.
 
-Balance is the run time of tasks by Spark's event log, the median over micro-batches; of an even number of
-tasks the lower of the two in the middle is taken as the median, which is stricter than their mean.
+Balance compares the run times of tasks in Spark's event log, as the median over micro-batches; for an even
+number of tasks the lower of the two middle values is the median, which is stricter than their mean.
 
-Every contender's first batches are run once more into files, and DuckDB compares their number and a hash of
-all columns with its own join; the plan of the last micro-batch has to be the one that the contender's name
-says.
+Every contender's first batches run once more with files as the sink, and DuckDB compares their number of rows
+and a hash of all columns with its own join; the plan of the last micro-batch must be the one that the
+contender's name promises.
 """
 _HEADINGS = (
     "case",
@@ -50,7 +50,7 @@ _MEASURES = {
 
 
 def write(csv_path: Path, markdown_path: Path) -> None:
-    """Read the results, write the page."""
+    """Read the results and write the page."""
     rows = read(csv_path)
     parts = [_INTRODUCTION, _origin(rows), "## Goals\n", _goals(rows)]
     parts += [_section(setting, [row for row in rows if row["setting"] == setting]) for setting in SETTINGS]

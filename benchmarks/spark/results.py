@@ -1,4 +1,4 @@
-"""What a result of this benchmark says."""
+"""The columns of this benchmark's results."""
 
 from benchmarks.harness.results import Table
 

@@ -1,4 +1,4 @@
-"""Runs the contenders of some cases, as a rule each in an application of its own."""
+"""Runs the contenders of some cases, normally each in its own application."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Preparation:
         )
 
     def task(self, name: str) -> Task:
-        """What a contender's application is told."""
+        """The task of a contender's application."""
         data, case, store = self._plan.data, self.case, contender_class(name).store
         return Task(
             contender=name,
@@ -57,7 +57,7 @@ class Preparation:
         )
 
     def result(self, name: str, outcome: Result) -> Result:
-        """What it said, once its rows are found right."""
+        """The result, once its rows are found correct."""
         case = self.case
         if not outcome["failure"]:
             expected = self._expected_join if contender_class(name).joins else self._expected_identity
@@ -93,7 +93,7 @@ def run(cases: list[Preparation], together: bool) -> Iterator[Result]:
     """One repetition of every contender of every case, each in a fresh application or all in one."""
     contenders = [(case, name) for case in cases for name in case.contenders]
     for group in [contenders] if together else [[each] for each in contenders]:
-        load = os.getloadavg()[0]  # far above the cores: others were at work, and the times say little
+        load = os.getloadavg()[0]  # far above the number of cores, other work disturbed the times
         tasks = [case.task(name) for case, name in group]
         for task in tasks:
             _read_through(Path(task.master))
@@ -103,7 +103,7 @@ def run(cases: list[Preparation], together: bool) -> Iterator[Result]:
 
 
 def _read_through(master: Path) -> None:
-    """Let the system's page cache have the whole master, whatever was read since it was last used."""
+    """Load the whole master into the system's page cache."""
     room = bytearray(_READ_BYTES)
     files = [master] if master.is_file() else [path for path in master.rglob("*") if path.is_file()]
     for path in files if str(master) != "." else ():
@@ -113,7 +113,7 @@ def _read_through(master: Path) -> None:
 
 
 def _in_process(tasks: list[Task]) -> list[Result]:
-    """What one application measured; if it breaks down as a whole, all its contenders failed."""
+    """The results of one application; if it fails as a whole, all its contenders have failed."""
     command = [sys.executable, "-m", "benchmarks.spark.measure", json.dumps([asdict(task) for task in tasks])]
     # Python workers import the contenders from here
     paths = [str(_REPOSITORY), os.environ.get("PYTHONPATH", "")]
@@ -131,7 +131,7 @@ def _in_process(tasks: list[Task]) -> list[Result]:
     sys.stderr.write(child.stderr)
     names = ", ".join(task.contender for task in tasks)
     if "CheckError" in child.stderr:
-        raise SystemExit(f"{names}: rows or plan are not the ones meant, see above")
+        raise SystemExit(f"{names}: wrong rows or plan, see above")
     last_line = (child.stderr.strip() or "no message").splitlines()[-1]
     if child.returncode < 0:
         last_line = f"ended by signal {-child.returncode}"

@@ -1,4 +1,4 @@
-"""One Spark application: two cores, no ports beyond this machine, nothing shared with the next one."""
+"""One Spark application: two cores, local ports only, nothing shared with the next one."""
 
 import os
 import sys
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from adjoin.spark.java import ensure_java
+from adjoin.java import ensure_java
 
 CORES = 2
 
 
 def start(scratch: Path, driver_memory: str, event_log: Path | None) -> SparkSession:
-    """A session whose files are all below `scratch`."""
+    """A session with all its files in `scratch`."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

@@ -1,1 +1,1 @@
-"""Streams joined: how long to the complete result, and how much of it comes early."""
+"""Joins of streams: the time to the complete result, and how much of it is early."""

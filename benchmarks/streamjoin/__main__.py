@@ -1,4 +1,4 @@
-"""`python -m benchmarks.streamjoin`: join streams, and write the table."""
+"""`python -m benchmarks.streamjoin`: join streams and write the table."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 _MEMORY_SHARE = 0.05
 _ALL = {**KINDS, **chains.KINDS}
 _MORE_MEMORY = (1, 2, 4, 8, 16, 32, 64)
-"""DuckDB is given more where it cannot do with as much as DINER."""
+"""Multiples of DINER's memory that DuckDB gets, in turn, until it succeeds."""
 TABLE = Table(
     columns=(
         "run",
@@ -43,9 +43,11 @@ TABLE = Table(
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streamjoin", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="little data; the docs are not written")
-    parser.add_argument("--only", choices=_ALL, action="append", help="these keys alone")
-    parser.add_argument("--data", type=Path, default=_REPOSITORY / "build" / "bench", help="for the inputs")
+    parser.add_argument("--quick", action="store_true", help="use little data; the docs are not written")
+    parser.add_argument("--only", choices=_ALL, action="append", help="only these keys (may be repeated)")
+    parser.add_argument(
+        "--data", type=Path, default=_REPOSITORY / "build" / "bench", help="where inputs are kept"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repetitions", type=int, default=3)
     return parser.parse_args()
@@ -78,7 +80,7 @@ def _measure(inputs: Inputs | Chain) -> list[Result]:
     contenders = CONTENDERS if isinstance(inputs, Inputs) else CHAIN_CONTENDERS
     results = [_run(inputs, name) for name in contenders]
     if len({(result["rows"], result["checksum"]) for result in results}) > 1:
-        raise SystemExit(f"the contenders do not agree about {inputs.kind}: {results}")
+        raise SystemExit(f"the contenders disagree on {inputs.kind}: {results}")
     return results
 
 

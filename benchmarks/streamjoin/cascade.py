@@ -1,4 +1,4 @@
-"""Four streams joined by three joins of two, one behind the other: what MINER is measured against."""
+"""Four streams joined by a chain of three two-way joins: MINER is measured against this."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from adjoin import DINER
 
 
 class Cascade:
-    """DINER joins r1 with r2, what comes out with r3, and that with r4; a third of the memory for each."""
+    """DINER joins r1 with r2, the result with r3, and that with r4; each join gets a third of the memory."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema], memory_bytes: int, **options: Any) -> None:
         third = memory_bytes // 3
@@ -19,13 +19,13 @@ class Cascade:
         self._joins = (first, second, third_join)
 
     def push(self, name: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take rows of a relation; put out what they match in all joins."""
+        """Take rows of a relation; emit their matches over all joins."""
         stage = max(0, int(name[1:]) - 2)
         side = "left" if name == "r1" else "right"
         yield from self._behind(stage, self._joins[stage].push(side, batch))
 
     def _behind(self, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What the joins behind one make of its results."""
+        """The results of a join, passed through the joins after it."""
         if stage == len(self._joins) - 1:
             yield from batches
             return
@@ -33,16 +33,16 @@ class Cascade:
             yield from self._behind(stage + 1, self._joins[stage + 1].push("left", batch))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """All relations have ended."""
+        """End all relations."""
         for stage, join in enumerate(self._joins):
             yield from self._behind(stage, join.finish())
 
     def metrics(self) -> dict[str, Any]:
-        """Those that add up."""
+        """The metrics that can be added up."""
         names = ("blocks_flushed", "pages_read", "bytes_read", "peak_bytes", "memory_bytes")
         return {name: sum(join.metrics()[name] for join in self._joins) for name in names}
 
     def close(self) -> None:
-        """Give files and memory back."""
+        """Release files and memory."""
         for join in self._joins:
             join.close()

@@ -25,11 +25,11 @@ class Chain(Generated):
 
     @property
     def bytes(self) -> int:
-        """Of all."""
+        """Bytes of all relations."""
         return len(NAMES) * self.rows * ROW_BYTES
 
     def paths(self) -> tuple[Path, ...]:
-        """The files of the relations; written if they are not there."""
+        """The files of the relations, written unless they exist."""
         paths = tuple(map(self.path, NAMES))
         for name, path in zip(NAMES, paths, strict=True):
             if not path.exists():

@@ -1,4 +1,4 @@
-"""Who joins the two inputs; each runs in a process of its own and prints what it measured."""
+"""The contenders; each runs in its own process and prints its measurements."""
 
 import itertools
 import json
@@ -24,11 +24,11 @@ from benchmarks.streamjoin.chains import NAMES, ON
 from benchmarks.streamjoin.inputs import in_turn, open_table
 
 SETTINGS = {
-    "DINER": "memory 5 % of the input; batches of both inputs in turn, as fast as they are taken",
-    "SymmetricHashJoin": "the same arrivals, memory without limit",
-    "DuckDB": "the batch join of the finished inputs, one thread, the same memory, spilling to disk",
-    "MINER": "memory 5 % of the input; batches of all inputs in turn, as fast as they are taken",
-    "DINER cascade": "the same arrivals, three joins one behind the other with a third of the memory each",
+    "DINER": "memory 5 % of the input; batches of both inputs in turn, as fast as the join takes them",
+    "SymmetricHashJoin": "the same arrivals, unlimited memory",
+    "DuckDB": "a batch join of the complete inputs, one thread, the same memory, spilling to disk",
+    "MINER": "memory 5 % of the input; batches of all inputs in turn, as fast as the join takes them",
+    "DINER cascade": "the same arrivals, a chain of three joins with a third of the memory each",
 }
 _LARGE_BYTES = 16 << 30
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -37,13 +37,13 @@ _WARM_BYTES, _WARM_ROWS = 12 << 20, 2_000
 
 @dataclass
 class Seen:
-    """What came out: how many rows, and a sum over them that does not depend on their order."""
+    """The number of result rows, and a checksum that does not depend on their order."""
 
     rows: int = 0
     checksum: int = 0
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Look at all rows."""
+        """Count all rows."""
         for batch in batches:
             self.rows += batch.num_rows
             self.checksum = (self.checksum + int(self._mixed(batch).sum(dtype=np.uint64))) % (1 << 64)
@@ -54,7 +54,7 @@ class Seen:
 
 
 class SeenMany(Seen):
-    """The same of four relations, whatever the columns are called."""
+    """The same for four relations, whatever their columns are called."""
 
     def _mixed(self, batch: pa.RecordBatch) -> Array:
         mixed: Array = np.zeros(batch.num_rows, np.uint64)
@@ -92,7 +92,7 @@ def _schemas(paths: tuple[Path, ...]) -> dict[str, pa.Schema]:
 def _measured(
     make: Callable[..., Any], names: Sequence[str], paths: Sequence[Path], memory_bytes: int, seen: Seen
 ) -> dict[str, Any]:
-    """Join batches of all inputs in turn, after another join of the same kind had some of their rows."""
+    """Join batches of all inputs in turn, after warming up with another join of the same kind."""
     _warm_up(make(_WARM_BYTES, block_bytes=4096), in_turn(names, paths))
     join, progress = make(memory_bytes), []
     began = time.perf_counter()
@@ -166,7 +166,7 @@ CHAIN_CONTENDERS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Run one contender, as told on the command line."""
+    """Run the contender named on the command line."""
     name, *paths, memory_bytes = sys.argv[1:]
     return_freed_memory()  # the resident size is one of the measurements
     known = CONTENDERS if len(paths) == 2 else CHAIN_CONTENDERS

@@ -20,12 +20,12 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Generated:
-    """Inputs of so many rows each.
+    """Inputs with a given number of rows each.
 
     Attributes:
-        kind: What their keys are like.
-        rows: Rows of each.
-        seed: Of keys and payloads.
+        kind: The distribution of their keys.
+        rows: Rows of each input.
+        seed: The seed of keys and payloads.
         folder: Where they are kept.
     """
 
@@ -45,11 +45,11 @@ class Inputs(Generated):
 
     @property
     def bytes(self) -> int:
-        """Of both."""
+        """Bytes of both inputs."""
         return 2 * self.rows * ROW_BYTES
 
     def paths(self) -> tuple[Path, Path]:
-        """The files of left and right; written if they are not there."""
+        """The files of left and right, written unless they exist."""
         paths = self.path("left"), self.path("right")
         for side, path in enumerate(paths):
             if not path.exists():

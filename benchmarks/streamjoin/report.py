@@ -1,4 +1,4 @@
-"""The page in the docs, drawn from the CSV."""
+"""Writes the page in the docs from the CSV file."""
 
 import json
 import statistics
@@ -10,19 +10,19 @@ from benchmarks.streamjoin import chains
 from benchmarks.streamjoin.contenders import SETTINGS
 from benchmarks.streamjoin.inputs import KINDS, ROW_BYTES
 
-_INTRODUCTION = f"""# Streams joined
+_INTRODUCTION = f"""# Joins of streams
 
 Written by `make bench-streamjoin` from [streamjoin.csv](streamjoin.csv); do not edit.
 
-Two inputs, or four that make a chain, with rows of {ROW_BYTES} bytes: keys, number, payload; all columns come
-out as Arrow. Each contender runs alone in a process of its own, on one core. All of them give the same rows:
-their number and a sum over them are compared. The median of the repetitions counts.
+Two inputs, or a chain of four, with rows of {ROW_BYTES} bytes: keys, number, payload; all columns are
+returned as Arrow. Each contender runs alone in its own process, on one core. All of them return the same
+rows: their number and a checksum over them are compared. The median of the repetitions counts.
 """
 _GOAL_TIMES, _GOAL_RATE = 3.0, 1e6
 
 
 def write(csv_path: Path, markdown_path: Path) -> None:
-    """Read the results, write the page."""
+    """Read the results and write the page."""
     rows = read(csv_path)
     parts = [_INTRODUCTION, _origin(rows), "## Verdicts\n", _verdicts(rows), "## Results\n", _table(rows)]
     parts += ["## Settings\n", page.contenders(rows, SETTINGS.__getitem__), _kinds()]
@@ -66,9 +66,9 @@ def _verdicts(rows: list[Row]) -> str:
         rate = 2 * int(diner[0]["input_rows"]) / _median(diner, "arriving_seconds")
         early = _median(diner, "early_rows") / _median(symmetric, "early_rows")
         facts = (
-            ("time to the complete result, by DuckDB's", f"{times:.2f}", "at most 3", times <= _GOAL_TIMES),
-            ("rows a second while they arrive", f"{rate:,.0f}", "1,000,000", rate >= _GOAL_RATE),
-            ("results before the inputs end, by those in unlimited memory", f"{early:.3f}", "", None),
+            ("time to the complete result / DuckDB's", f"{times:.2f}", "at most 3", times <= _GOAL_TIMES),
+            ("rows per second while they arrive", f"{rate:,.0f}", "1,000,000", rate >= _GOAL_RATE),
+            ("results before the inputs end / those in unlimited memory", f"{early:.3f}", "", None),
         )
         lines += [
             f"| {kind} | {what} | {here} | {goal} | {_word(done)} |" for what, here, goal, done in facts
@@ -88,13 +88,13 @@ def _chain_verdicts(rows: list[Row], kind: str) -> list[str]:
     rate = 4 * int(miner[0]["input_rows"]) / _median(miner, "arriving_seconds")
     facts = (
         (
-            "results so far at every tenth of the input, by those of the cascade",
+            "results so far at every tenth of the input / the cascade's",
             f"{min(ratios):.2f} to {max(ratios):.2f}",
             "above 1",
             min(ratios) > 1,
         ),
-        ("time to the complete result, by the cascade's", f"{times:.2f}", "at most 1", times <= 1),
-        ("rows a second while they arrive", f"{rate:,.0f}", "", None),
+        ("time to the complete result / the cascade's", f"{times:.2f}", "at most 1", times <= 1),
+        ("rows per second while they arrive", f"{rate:,.0f}", "", None),
     )
     return [f"| {kind} | {what} | {here} | {goal} | {_word(done)} |" for what, here, goal, done in facts]
 

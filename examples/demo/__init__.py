@@ -1,1 +1,1 @@
-"""Sales enriched, keyed and written exactly once, while the products change: the main job, end to end."""
+"""The main job end to end: enrich sales, key them and write them exactly once, while products change."""

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 import adjoin
-from adjoin.spark.java import ensure_java
+from adjoin.java import ensure_java
 from examples.demo.comparison import compare
 from examples.demo.pipeline import follow_changes, load_sales
 from examples.demo.screen import Screen, summary
@@ -57,7 +57,7 @@ def run(console: Console, directory: Path, options: argparse.Namespace) -> None:
         follow_changes(spark, shop.changes, master),
     ]
     console.print(
-        "sales of a batch | oldest of them | answered without a read | memory | version of products"
+        "sales per batch | age of the oldest | answered without a read | memory | version of the products"
     )
     shop.open()
     try:
@@ -74,7 +74,7 @@ def run(console: Console, directory: Path, options: argparse.Namespace) -> None:
 
 
 def check(spark: SparkSession, facts: Path, shop: Shop) -> dict[str, int]:
-    """Every sale is there once, with a key."""
+    """Check that every sale was written once, with a key."""
     table = spark.read.parquet(str(facts))
     found = table.agg(
         F.count("*").alias("rows"),
@@ -84,16 +84,16 @@ def check(spark: SparkSession, facts: Path, shop: Shop) -> dict[str, int]:
     ).first()
     assert found is not None
     if not shop.sold == found["rows"] == found["sales"] == found["keyed"]:
-        raise SystemExit(f"{shop.sold} sales were made, but the facts hold {found.asDict()}")
+        raise SystemExit(f"{shop.sold} sales were made, but the facts contain {found.asDict()}")
     return {**found.asDict(), "sold": shop.sold}
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(prog="demo", description="The main job of adjoin, end to end.")
-    arguments.add_argument("--products", type=int, default=2_000_000)
-    arguments.add_argument("--seconds", type=float, default=30)
-    arguments.add_argument("--sources", type=int, default=14)
-    arguments.add_argument("--memory", default="64MB")
+    arguments = argparse.ArgumentParser(prog="demo", description="Run adjoin's main job, end to end.")
+    arguments.add_argument("--products", type=int, default=2_000_000, help="products in the master")
+    arguments.add_argument("--seconds", type=float, default=30, help="how long the shop sells")
+    arguments.add_argument("--sources", type=int, default=14, help="2**SOURCES sales every half second")
+    arguments.add_argument("--memory", default="64MB", help="budget of the join")
     arguments.add_argument("--seed", type=int, default=1)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="adjoin-demo-") as directory:

@@ -1,4 +1,4 @@
-"""The same sales joined by adjoin and by Spark itself, one after the other, on a quiet machine."""
+"""The same sales joined by adjoin and by Spark itself, one after another, on an idle machine."""
 
 import statistics
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _BATCHES = 9
 
 @dataclass(frozen=True)
 class Comparison:
-    """Median seconds of a micro-batch."""
+    """Median seconds per micro-batch."""
 
     batch_rows: int
     master_rows: int
@@ -28,7 +28,7 @@ class Comparison:
 def compare(
     spark: SparkSession, sales: Path, master: adjoin.Master, products: str, memory: str, directory: Path
 ) -> Comparison:
-    """Cut the first sales into equal micro-batches and join them twice."""
+    """Cut the first sales into equal micro-batches and join them both ways."""
     batch_rows = _cut(sales, directory / "batches")
     reader = spark.readStream.schema(SALES).option("maxFilesPerTrigger", 1)
     stream = reader.parquet(str(directory / "batches"))

@@ -1,4 +1,4 @@
-"""The pipeline itself: this is all that a user writes."""
+"""The pipeline itself: all that a user has to write."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ CLOCK = "clock"
 
 
 def load_sales(spark: SparkSession, sales: Path, master: str, facts: Path, memory: str) -> StreamingQuery:
-    """Add price and name to every sale, replace its product by the warehouse key, write it exactly once."""
+    """Add price and name to every sale, replace its product with the warehouse key, write it exactly once."""
     stream = spark.readStream.schema(SALES).parquet(str(sales))
     stream = stream.observe(CLOCK, F.min("sold_at").alias("oldest"))
     enriched = adjoin.enrich(
@@ -32,7 +32,7 @@ def load_sales(spark: SparkSession, sales: Path, master: str, facts: Path, memor
 
 
 def follow_changes(spark: SparkSession, changes: Path, master: str) -> StreamingQuery:
-    """Keep the products up to date, each change applied exactly once."""
+    """Keep the products up to date, applying each change exactly once."""
     stream = spark.readStream.schema(CHANGES).parquet(str(changes))
     body = etl.apply_changes(master, "prices", sequence="step")
     writer = stream.writeStream.queryName("changes").foreachBatch(body)

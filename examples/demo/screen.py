@@ -1,4 +1,4 @@
-"""What the demo shows while it runs, and the table at its end."""
+"""What the demo prints while it runs, and the final table."""
 
 import time
 from dataclasses import dataclass
@@ -87,19 +87,19 @@ class Screen(StreamingQueryListener):
 
 
 def summary(seen: Seen, facts: dict[str, int], versions: int, comparison: Comparison) -> Table:
-    """The table at the end."""
-    table = Table(title="Sales enriched with products, keyed, written once", show_header=False)
+    """The final table."""
+    table = Table(title="Sales enriched with products, keyed, and written once", show_header=False)
     table.add_row("facts written", f"{facts['rows']:,} of {facts['sold']:,} sales, each once")
-    table.add_row("new products", f"{facts['new_keys']:,} got a warehouse key")
-    table.add_row("master", f"{comparison.master_rows:,} products, {versions} versions while it ran")
+    table.add_row("new products", f"{facts['new_keys']:,} received a warehouse key")
+    table.add_row("master", f"{comparison.master_rows:,} products, {versions} versions during the run")
     table.add_row(
         "answered without a read", f"{seen.hits / max(1, seen.rows):.0%}, {seen.pages:,} pages read"
     )
-    table.add_row("memory", f"{seen.peak_bytes / 2**20:.1f} MB of {seen.memory_bytes / 2**20:.1f} MB at most")
-    table.add_row("oldest sale of a batch", f"written after {seen.worst_latency_seconds:.1f} s at most")
+    table.add_row("memory", f"at most {seen.peak_bytes / 2**20:.1f} MB of {seen.memory_bytes / 2**20:.1f} MB")
+    table.add_row("oldest sale of a batch", f"written after at most {seen.worst_latency_seconds:.1f} s")
     table.add_section()
     table.add_row(
-        f"{comparison.batch_rows:,} sales a batch, median",
+        f"{comparison.batch_rows:,} sales per batch, median",
         f"adjoin {comparison.ours_seconds:.2f} s, Spark's own join {comparison.spark_seconds:.2f} s: "
         f"{comparison.spark_seconds / comparison.ours_seconds:.1f} times faster",
     )

@@ -1,4 +1,4 @@
-"""A shop that sells in self-similar bursts, few products most, and changes its prices meanwhile."""
+"""A shop that sells in self-similar bursts, a few products most often, while its prices change."""
 
 import os
 import threading
@@ -43,7 +43,7 @@ class Shop:
 
     Args:
         directory: Gets the folders `sales` and `changes`.
-        rows: Products that were known when the master was built; a few sales are of others.
+        rows: Products in the master at the start; a few sales are of others.
         sources: Strength of the bursts; about 2**sources sales every half second.
         seed: The same seed gives the same sales.
     """
@@ -55,7 +55,7 @@ class Shop:
         self._random = np.random.default_rng(seed)
         self._keys = Zipf(rows, exponent=1.0, placement="random", seed=seed)
         self._bursts = BurstyArrivals(sources=sources, seed=seed)
-        self._bursts.rows(1 << sources)  # it begins with all sources off
+        self._bursts.rows(1 << sources)  # all sources begin off
         self._closed = threading.Event()
         for folder in (self.sales, self.changes):
             folder.mkdir(parents=True)
@@ -104,7 +104,7 @@ class Shop:
 
 
 def _publish(table: pa.Table, path: Path) -> None:
-    """Let Spark see the file only when it is whole."""
+    """Show the file to Spark only when it is complete."""
     hidden = path.with_name("." + path.name)
     pq.write_table(table, hidden)
     os.rename(hidden, path)

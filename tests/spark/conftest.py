@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from adjoin.spark.java import ensure_java
+from adjoin.java import ensure_java
 from tests.spark.cluster import Cluster
 
 # Every Java of the tests lives for a few minutes at most: most of what the second compiler does never pays.

@@ -29,7 +29,7 @@ FAULTS = [
     Fault("last row", 5, "fail"),
 ]
 COLD_AT = 3
-"""The micro-batch in which a worker is killed while it holds its arena."""
+"""The micro-batch in which a worker is killed while it holds its page file."""
 
 
 class ClusterScenarios(Scenarios):
@@ -50,11 +50,11 @@ class ClusterScenarios(Scenarios):
         self.report[f"{name} faults"] = faulty_daemon.happened(self.work / "plan")
 
     def leave_a_query(self) -> None:
-        """A query that has not ended when the driver dies; nobody but the executors owns its arenas."""
+        """A query that has not ended when the driver dies; nobody but the executors owns its page files."""
         result = adjoin.enrich(read_batches(self.spark, self.work / "in"), self.work / "master", on="id")
         writer = result.writeStream.format("noop").option("checkpointLocation", str(self.work / "left"))
         writer.start().processAllAvailable()
-        self.report["arenas"] = len(list((self.work / "arenas").rglob("*.arena")))
+        self.report["page_files"] = len(list((self.work / "pages").rglob("*.arena")))
 
     def count_tasks(self) -> None:
         """How many tasks each executor has done so far."""
@@ -95,7 +95,7 @@ if __name__ == "__main__":
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
         f"spark.executorEnv.{faulty_daemon.PLAN}": str(directory / "plan"),
-        "spark.adjoin.arena.dir": str(directory / "arenas"),
+        "spark.adjoin.arena.dir": str(directory / "pages"),
         # Both executors are there before the first task, so that both get some.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",

@@ -38,5 +38,5 @@ def run(spark: SparkSession, work: Path) -> None:
 
 if __name__ == "__main__":
     directory = Path(sys.argv[1])
-    with session(**{"spark.adjoin.arena.dir": str(directory / "arenas")}) as spark_session:
+    with session(**{"spark.adjoin.arena.dir": str(directory / "pages")}) as spark_session:
         run(spark_session, directory)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from adjoin.spark.java import ensure_java
+from adjoin.java import ensure_java
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUP = "ADJOIN_TEST_GROUP"
@@ -76,7 +76,7 @@ class Program:
                     os.kill(pid, signal.SIGKILL)
 
     def _left(self) -> list[int]:
-        """Processes that come from this program. A sweeper of arenas is not one: it may serve others too."""
+        """Processes that come from this program. A sweeper does not count: it may serve others too."""
         mark = f"{MARK}={self.mark}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from adjoin.spark.java import ensure_java
+from adjoin.java import ensure_java
 
 
 def double(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from tests.spark.shop import build, products, read_batches, rows_of, sales, want
 
 ROWS = 2_000
 TABLE = products(ROWS)
-ARENAS = "spark.adjoin.arena.dir"
+SETTING = "spark.adjoin.arena.dir"
 
 
 @pytest.fixture(scope="module")
@@ -244,15 +244,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def arenas_at(spark) -> Iterator[Callable[[Path], None]]:
-    yield lambda path: spark.conf.set(ARENAS, str(path))
-    spark.conf.unset(ARENAS)
+def page_files_at(spark) -> Iterator[Callable[[Path], None]]:
+    yield lambda path: spark.conf.set(SETTING, str(path))
+    spark.conf.unset(SETTING)
 
 
-def test_no_room_for_the_arenas(query, arenas_at, small_disk):
-    arenas_at(small_disk)
+def test_no_room_for_page_files(query, page_files_at, small_disk):
+    page_files_at(small_disk)
     message = query.fails(memory="4MB", partitions=2)
-    assert re.search(rf"ArenaError: .*{small_disk}.*No space left on device.*{ARENAS}", message), message
+    assert re.search(rf"ArenaError: .*{small_disk}.*No space left on device.*{SETTING}", message), message
     subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
     query.add_batch()
     query.run(memory="4MB", partitions=2)
@@ -262,19 +262,19 @@ def test_no_room_for_the_arenas(query, arenas_at, small_disk):
     until(lambda: os.statvfs(small_disk).f_bfree == os.statvfs(small_disk).f_blocks, what="a free disk")
 
 
-def test_a_place_for_arenas_that_is_none(spark, query, arenas_at):
+def test_a_file_in_place_of_the_directory_for_page_files(spark, query, page_files_at):
     (query.work / "file").touch()
-    arenas_at(query.work / "file")
+    page_files_at(query.work / "file")
     static = adjoin.enrich(spark.createDataFrame(query.batches[0]), query.work / "master", on="id")
-    with pytest.raises(PythonException, match=f"ArenaError: .*{ARENAS}"):
+    with pytest.raises(PythonException, match=f"ArenaError: .*{SETTING}"):
         static.collect()
     message = query.fails()
-    assert re.search(rf"ArenaError: .*{query.work / 'file'}.*{ARENAS}", message), message
-    arenas_at(query.work / "arenas")
+    assert re.search(rf"ArenaError: .*{query.work / 'file'}.*{SETTING}", message), message
+    page_files_at(query.work / "pages")
     query.add_batch()
     query.run()
     query.assert_rows()
-    until(lambda: not any((query.work / "arenas").iterdir()), what="an empty directory")
+    until(lambda: not any((query.work / "pages").iterdir()), what="an empty directory")
 
 
 @pytest.fixture
@@ -293,14 +293,14 @@ def read_only() -> Iterator[Callable[[Path], None]]:
         subprocess.run(["umount", "--lazy", path], check=True)
 
 
-def test_a_master_that_cannot_be_written(query, arenas_at, read_only):
+def test_a_master_that_cannot_be_written(query, page_files_at, read_only):
     """The error names the cure; with it the query runs, and its page memory goes when it has ended."""
-    arenas_at(query.work / "arenas")
+    page_files_at(query.work / "pages")
     read_only(query.work / "master")
     message = query.fails()
     assert re.search(r"StorageError: .*Read-only file system.*records=PATH", message), message
     query.add_batch()
     query.run(records=(query.work / "records").as_uri())
     query.assert_rows()
-    until(lambda: not any((query.work / "arenas").iterdir()), what="an empty directory")
+    until(lambda: not any((query.work / "pages").iterdir()), what="an empty directory")
     assert len(list((query.work / "records").rglob("*.json"))) == 2

@@ -59,7 +59,7 @@ def test_workers_die_and_tasks_fail(spark, done):
         found = _rows(spark, done.work / "faulty" / f"{number:05d}")
         assert found == wanted(done.batches[0], products(ROWS)), number
     first, cold, last = ([pages for _, pages in done.report["faulty"][at]] for at in (0, COLD_AT, -1))
-    # One of two workers died while it wrote into its arena: that one starts cold, and is warm again after.
+    # One of two workers died while writing to its page file, which starts cold and is warm again afterwards.
     assert sorted(now > before / 2 for now, before in zip(cold, first, strict=True)) == [False, True]
     assert sum(last) < sum(first) / 4
 
@@ -71,10 +71,10 @@ def test_an_executor_is_lost_in_the_middle_of_a_micro_batch(spark, done):
     assert sum(rows_in for rows_in, _ in done.report["lost"][LOST_AT]) == len(done.batches[LOST_AT])
 
 
-def test_arenas_go_with_the_executors(done):
+def test_page_files_go_with_the_executors(done):
     """The driver was killed while a query ran: no listener told anybody that it had ended."""
-    assert done.report["arenas"] >= 2
-    until(lambda: not list((done.work / "arenas").iterdir()), what="an empty directory")
+    assert done.report["page_files"] >= 2
+    until(lambda: not list((done.work / "pages").iterdir()), what="an empty directory")
 
 
 def _rows(spark, directory: Path):

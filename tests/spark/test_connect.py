@@ -72,11 +72,11 @@ def test_the_reason_of_a_failure_reaches_the_client(done):
     for name, message in reasons:
         assert name == "ArenaError"
         assert str(done.work / "file") in message
-        assert message.endswith("by spark.adjoin.arena.dir"), message
+        assert message.endswith("set spark.adjoin.arena.dir to another directory"), message
 
 
 def test_two_joins_of_one_name_are_refused(done):
-    assert "name='price' is the name of another join" in done.report["twice"]
+    assert "name='price' is already used by another join" in done.report["twice"]
 
 
 def _order(progress: dict) -> tuple[int, str]:

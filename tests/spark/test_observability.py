@@ -93,7 +93,7 @@ def test_the_one_useful_line_of_an_error(spark, tmp_path):
     reasons = [adjoin.reason(raised.value), adjoin.reason(ended.value), adjoin.reason(query.exception())]
     for error in (*reasons, heard.errors[0][1]):
         assert type(error) is adjoin.ArenaError
-        assert str(error).endswith("by spark.adjoin.arena.dir"), error
+        assert str(error).endswith("set spark.adjoin.arena.dir to another directory"), error
         assert "\n" not in str(error)
         assert str(tmp_path / "file") in str(error)
     assert heard.errors[0][0] == query.id
@@ -155,7 +155,7 @@ def test_two_joins_of_one_name_are_refused(spark, tmp_path):
     master = build(products(10), tmp_path / "master")
     write_batches([sales(5, 9)], tmp_path / "in")
     first = adjoin.enrich(read_batches(spark, tmp_path / "in"), master, on="id", name="price")
-    with pytest.raises(OptionError, match="name='price' is the name of another join of this query"):
+    with pytest.raises(OptionError, match="name='price' is already used by another join of this query"):
         adjoin.enrich(first, master, on="id", how="semi", name="price")
 
 
@@ -197,7 +197,7 @@ def test_columns_are_found_as_the_session_finds_them(spark, tmp_path):
     with case_sensitive(spark):
         assert adjoin.enrich(one, both, on="k", columns=["A", "a"]).collect() == [(1, "y", "x")]
     twins = build(pa.table({"k": [1], "aa": ["x"], "AA": ["y"]}), tmp_path / "twins", key="k")
-    with pytest.raises(SchemaError, match=r"'Aa' can be any of \['aa', 'AA'\]"):
+    with pytest.raises(SchemaError, match=r"'Aa' is ambiguous: Spark considers \['aa', 'AA'\]"):
         adjoin.enrich(one, twins, on="k", columns=["Aa"])
 
 

@@ -25,17 +25,17 @@ from tests.spark.programs import Program, read_json, until
 
 MINUTES = float(os.environ.get("ADJOIN_SOAK_MINUTES", "1"))
 WARM_UP = 0.3
-"""The part of the run in which kernels are loaded and the arenas fill."""
+"""The part of the run in which kernels are loaded and the page files fill."""
 LEAST_BATCHES_PER_MINUTE = 20
-MOST_ARENA_FILES = 2 * 2 * 8
-"""Of two arenas, in at most eight workers; while one joins, it has its arena open twice."""
+MOST_PAGE_FILES = 2 * 2 * 8
+"""Two page files in at most eight workers; a worker has its file open twice while it joins."""
 
 
 @dataclass
 class Sample:
     """What the processes of the query hold at one moment: the driver, its Java, and the Python workers.
 
-    Arenas that workers keep mapped are counted apart: a worker meets one partition after the other.
+    Page files that workers keep mapped are counted separately: a worker sees one partition after another.
     """
 
     driver_bytes: int
@@ -43,12 +43,12 @@ class Sample:
     driver_files: int
     java_files: int
     worker_files: int
-    arena_files: int
+    page_files: int
 
 
 @dataclass
 class Soak:
-    """Looks on: at rows, at processes, at arenas."""
+    """Watches rows, processes and page files."""
 
     work: Path
     driver: Program
@@ -57,7 +57,7 @@ class Soak:
     versions: list[int] = field(default_factory=list)
     pages_read: int = 0
     records_seen: int = 0
-    most_arena_bytes: int = 0
+    most_page_file_bytes: int = 0
 
     def look(self) -> None:
         """Check the micro-batches that have come to their end, and what everything takes."""
@@ -67,7 +67,7 @@ class Soak:
             self.pages_read += pages_read
             self._check_record(batch, version)
             self._check_rows(batch, version)
-        self.most_arena_bytes = max(self.most_arena_bytes, _occupied(self.work / "arenas"))
+        self.most_page_file_bytes = max(self.most_page_file_bytes, _occupied(self.work / "pages"))
 
     def sample(self) -> None:
         driver = self.driver.process.pid
@@ -77,15 +77,15 @@ class Soak:
             [name for pid in kind for name in _open_files(pid)]
             for kind in ([driver], [pid for pid in pids if _name(pid) == "java"], workers)
         )
-        arenas = [name for name in of_workers if ".arena" in name]
+        mapped = [name for name in of_workers if ".arena" in name]
         self.samples.append(
             Sample(
                 driver_bytes=_private_bytes(driver),
                 worker_bytes=sum(map(_private_bytes, workers)),
                 driver_files=len(of_driver),
                 java_files=len(of_java),
-                worker_files=len(of_workers) - len(arenas),
-                arena_files=len(arenas),
+                worker_files=len(of_workers) - len(mapped),
+                page_files=len(mapped),
             )
         )
 
@@ -128,7 +128,7 @@ def soak(tmp_path: Path) -> Iterator[Soak]:
     finally:
         for program in running:
             program.end()
-    until(lambda: not list((tmp_path / "arenas").iterdir()), what="a directory without arenas")
+    until(lambda: not list((tmp_path / "pages").iterdir()), what="a directory without page files")
 
 
 @pytest.mark.slow
@@ -144,12 +144,12 @@ def test_every_row_is_explained_and_nothing_grows(soak):
         time.sleep(0.2)
     batches, versions = len(soak.versions), len(set(soak.versions))
     print(f"{batches} micro-batches saw {versions} versions, {soak.pages_read} pages read")
-    print(soak.samples[0], soak.samples[-1], f"arenas {soak.most_arena_bytes}", sep="\n")
+    print(soak.samples[0], soak.samples[-1], f"page files {soak.most_page_file_bytes}", sep="\n")
     assert batches > LEAST_BATCHES_PER_MINUTE * MINUTES
     assert versions > batches / 4
     assert soak.records_seen > batches / 4
     assert soak.pages_read > 0
-    assert 0 < soak.most_arena_bytes <= market.MEMORY_BYTES
+    assert 0 < soak.most_page_file_bytes <= market.MEMORY_BYTES
     for what, share, slack, level in (
         ("driver_bytes", 0.10, 4 << 20, median),
         ("worker_bytes", 0.10, 4 << 20, median),
@@ -159,7 +159,7 @@ def test_every_row_is_explained_and_nothing_grows(soak):
         ("java_files", 0.25, 20, median),
     ):
         _assert_flat([getattr(sample, what) for sample in soak.samples], share, slack, level)
-    assert max(sample.arena_files for sample in soak.samples) < MOST_ARENA_FILES
+    assert max(sample.page_files for sample in soak.samples) < MOST_PAGE_FILES
 
 
 def _assert_flat(series: list[int], share: float, slack: int, level: Callable[[list[int]], float]) -> None:
@@ -184,7 +184,7 @@ def _name(pid: int) -> str:
 
 
 def _private_bytes(pid: int) -> int:
-    """Resident memory without what is shared: arenas and files have bounds of their own."""
+    """Resident memory without what is shared: page files and others have limits of their own."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -223,7 +223,7 @@ def _enrich_in_body(stream: DataFrame, master: Master) -> DataStreamWriter:
     return stream.writeStream.foreachBatch(body)
 
 
-def _arenas(path: Path) -> list[Path]:
+def _page_files(path: Path) -> list[Path]:
     """Files of page memory; folders may go while one looks for them."""
     return [Path(folder, name) for folder, _, names in os.walk(path) for name in names if ".arena" in name]
 
@@ -239,10 +239,10 @@ def _arenas(path: Path) -> list[Path]:
     ],
 )
 def test_page_memory_is_freed_when_the_query_ends(spark, tmp_path, write):
-    (tmp_path / "arenas").mkdir()
+    (tmp_path / "pages").mkdir()
     master = build(products(500), tmp_path / "master")
     write_batches([sales(500, 900)], tmp_path / "in")
-    spark.conf.set("spark.adjoin.arena.dir", str(tmp_path / "arenas"))
+    spark.conf.set("spark.adjoin.arena.dir", str(tmp_path / "pages"))
     try:
         writer = write(read_batches(spark, tmp_path / "in"), master)
     finally:
@@ -252,9 +252,9 @@ def test_page_memory_is_freed_when_the_query_ends(spark, tmp_path, write):
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         try:
             query.processAllAvailable()
-            arenas = _arenas(tmp_path)
-            assert arenas
-            assert sum(path.stat().st_blocks * 512 for path in arenas) <= 16 << 20
+            files = _page_files(tmp_path)
+            assert files
+            assert sum(path.stat().st_blocks * 512 for path in files) <= 16 << 20
         finally:
             query.stop()
-        until(lambda: not _arenas(tmp_path), what="page memory that is free")
+        until(lambda: not _page_files(tmp_path), what="page memory that is free")

@@ -18,7 +18,7 @@ from tests.torture.model import Model
 from tests.unit.master.tables import multiset, rows_of
 from tests.unit.master.test_migrate import as_first_format
 
-FAULTS = ("full from here on", "full once", "failing read", "no more files", "power cut")
+FAULTS = ("disk full for good", "disk full once", "failing read", "no more open files", "power cut")
 _TIDY = {"build", "apply", "sequence", "evolve", "compact"}
 """Scenarios in which a writer whom the disk refuses removes what it has written."""
 _SURVIVES = ("all", "nothing", "names")
@@ -140,12 +140,12 @@ def _refuse() -> None:
 @contextmanager
 def faulty(fault: str, step: int | None, survives: str = "all") -> Iterator[Any]:
     """The file system with a fault; it counts its steps."""
-    if fault in {"failing read", "no more files"}:
+    if fault in {"failing read", "no more open files"}:
         reads = Reads(step, errno.EIO if fault == "failing read" else errno.EMFILE)
         with reads.installed():
             yield reads
         return
-    worlds = {"full from here on": FullDisk(step), "full once": FullOnce(step - 1 if step else None)}
+    worlds = {"disk full for good": FullDisk(step), "disk full once": FullOnce(step - 1 if step else None)}
     world = worlds.get(fault) or World(step, survives)
     files.change = world.change
     try:
@@ -172,7 +172,7 @@ class Disks:
     def case(self, draw: Draw) -> Counter[str]:
         name, fault, step = self.places[(draw.seed_ * 1_009 + draw.number) % len(self.places)]
         scenario, path = self.scenarios[name], fresh(self._work / name, self._work / "copy")
-        outcome = "done all the same"
+        outcome = "completed anyway"
         with faulty(fault, step, draw.choice(_SURVIVES)):
             try:
                 scenario.act(path)

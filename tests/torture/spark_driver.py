@@ -120,7 +120,7 @@ class Driver:
 
 def main(work: Path, url: str, kind: str, seed: int, number: int) -> None:
     settings = {
-        "spark.adjoin.arena.dir": str(work / "arenas"),
+        "spark.adjoin.arena.dir": str(work / "pages"),
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
         "spark.task.maxFailures": "20",

@@ -10,7 +10,7 @@ from adjoin.arguments import local_path
 from adjoin.errors import OptionError
 from adjoin.master.master import Master
 from adjoin.master.version_records import QueryRecords
-from adjoin.spark.page_memory.files import Arenas
+from adjoin.spark.page_memory.files import PageFiles
 from adjoin.streamjoin.disk.spill_file import SpillFile
 
 FOREIGN = [
@@ -63,7 +63,7 @@ def test_other_schemes_are_refused_before_anything_is_created(
         lambda: Master.open(given),
         lambda: QueryRecords(given),
         lambda: SpillFile(given),
-        lambda: Arenas("o", 1, given).acquire(0, 1).__enter__(),
+        lambda: PageFiles("o", 1, given).acquire(0, 1).__enter__(),
     ]
     for call in takes_a_path:
         with pytest.raises(OptionError, match="only local paths are supported"):

@@ -1,4 +1,4 @@
-"""adjoin: SSIJ over a built master, in the two ways a program may use it."""
+"""adjoin: SSIJ on a master, used in two ways."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,13 +11,13 @@ from benchmarks.engine.contenders.contender import Answers, Contender, Setup
 
 
 class SsijStreaming(Contender):
-    """Batches are pushed one after another; SSIJ decides what is answered when, and the end drains it."""
+    """Batches are pushed one after another; SSIJ decides when to answer, and the end drains it."""
 
     name: ClassVar[str] = "ssij streaming"
     dataset: ClassVar[str] = "adjoin"
     settings: ClassVar[str] = (
-        '`memory="128MB"` under the cap, 1 GB when all is cached; direct I/O, pages of 8 KiB; batches '
-        "pushed one after another, `finish()` is timed too"
+        '`memory="128MB"` under the cap, 1 GB when everything is cached; direct I/O, pages of 8 KiB; batches '
+        "are pushed one after another, and `finish()` is timed too"
     )
     variants: ClassVar[tuple[str, ...]] = ("",)
     whole_batches: ClassVar[bool] = False
@@ -38,11 +38,11 @@ class SsijStreaming(Contender):
         yield from self._join.push(batch)
 
     def drain(self) -> Answers:
-        """Answer all that waits."""
+        """Answer all pending rows."""
         yield from self._join.idle(0)
 
     def finish(self) -> Answers:
-        """Answer all that waits and end the stream."""
+        """Answer all pending rows and end the stream."""
         yield from self._join.finish()
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class SsijDrained(SsijStreaming):
 
     name: ClassVar[str] = "ssij drained"
     settings: ClassVar[str] = (
-        "as streaming, but every batch is answered whole (`push`, then `idle(0)`) before the next"
+        "as streaming, but every batch is answered completely (`push`, then `idle(0)`) before the next"
     )
     whole_batches: ClassVar[bool] = True
 
@@ -71,14 +71,14 @@ class SsijDrained(SsijStreaming):
 
 
 class FilteredStreaming(SsijStreaming):
-    """Streaming over a master with a membership filter."""
+    """Streaming, on a master with a membership filter."""
 
     dataset: ClassVar[str] = "adjoin-filter"
     filter_bits: ClassVar[int] = 8
 
 
 class FilteredDrained(SsijDrained):
-    """Drained over a master with a membership filter."""
+    """Drained, on a master with a membership filter."""
 
     dataset: ClassVar[str] = "adjoin-filter"
     filter_bits: ClassVar[int] = 8

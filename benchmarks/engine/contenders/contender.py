@@ -1,4 +1,4 @@
-"""What a contender has to offer."""
+"""The interface of a contender."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ Answers = Iterable[pa.RecordBatch | pa.Table]
 
 @dataclass(frozen=True)
 class Setup:
-    """What a contender starts with."""
+    """What a contender is given."""
 
     path: Path
     variant: str
@@ -23,14 +23,14 @@ class Setup:
 class Contender(ABC):
     """A way to join batches of keys with the master.
 
-    A variant is a setting of which nobody knows beforehand whether it helps: all are tried, the best counts.
+    A variant is a setting that may or may not help: all are tried, and the best counts.
     """
 
     name: ClassVar[str]
     dataset: ClassVar[str]
     settings: ClassVar[str]
     variants: ClassVar[tuple[str, ...]]
-    whole_batches: ClassVar[bool] = True  # every batch is answered before the next one is taken
+    whole_batches: ClassVar[bool] = True  # every batch is answered before the next one
 
     @abstractmethod
     def __init__(self, setup: Setup) -> None:
@@ -43,19 +43,19 @@ class Contender(ABC):
 
     @abstractmethod
     def answer(self, batch: pa.RecordBatch) -> Answers:
-        """Take one batch and give what can be given now."""
+        """Take one batch and return the answers available now."""
 
     @abstractmethod
     def drain(self) -> Answers:
-        """Give what waits; more batches follow."""
+        """Answer all pending rows; more batches follow."""
 
     @abstractmethod
     def finish(self) -> Answers:
-        """Give what waits; nothing follows."""
+        """Answer all pending rows; nothing follows."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and memory."""
+        """Release files and memory."""
 
     def metrics(self) -> dict[str, Any]:
         """The contender's own counters."""
@@ -63,12 +63,12 @@ class Contender(ABC):
 
 
 class Store(Contender):
-    """A contender that answers at once, so that nothing ever waits."""
+    """A contender that answers at once, so that no row is ever pending."""
 
     def drain(self) -> Answers:
-        """Nothing waits."""
+        """Nothing is pending."""
         return []
 
     def finish(self) -> Answers:
-        """Nothing waits."""
+        """Nothing is pending."""
         return []

@@ -1,4 +1,4 @@
-"""DuckDB: the batch as an Arrow table, joined in SQL with a table of a persistent database."""
+"""DuckDB: the batch as an Arrow table, joined in SQL with a table in a database file."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +14,7 @@ _COLUMNS = "m.key, m.surrogate, m.price, m.text"
 
 
 class DuckdbJoin(Store):
-    """Tables sorted by key, so that DuckDB can skip what the batch's keys do not touch."""
+    """Tables sorted by key, so that DuckDB can skip what the batch does not need."""
 
     name: ClassVar[str] = "duckdb"
     dataset: ClassVar[str] = "duckdb"

@@ -1,4 +1,4 @@
-"""LMDB: a memory-mapped B+tree, asked for a whole sorted batch at once with `getmulti`."""
+"""LMDB: a memory-mapped B+tree, queried for a whole sorted batch at once with `getmulti`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ _SLICE_ROWS = 50_000
 
 
 class LmdbGetmulti(Store):
-    """Integer keys, rows packed as values of fixed width that come back as one array, no object per row."""
+    """Integer keys, rows packed as fixed-width values that are returned as one array, no object per row."""
 
     name: ClassVar[str] = "lmdb"
     dataset: ClassVar[str] = "lmdb"
@@ -49,13 +49,13 @@ class LmdbGetmulti(Store):
             environment.sync(True)
 
     def answer(self, batch: pa.RecordBatch) -> Answers:
-        """Look up every key once, then repeat rows as the batch repeats keys."""
+        """Look up every key once, then repeat rows as often as the batch repeats keys."""
         keys, row_of = np.unique(batch["key"].to_numpy(), return_inverse=True)
         found = np.concatenate(
             [self._lookup(keys[at : at + _SLICE_ROWS]) for at in range(0, len(keys), _SLICE_ROWS)]
         )
         if len(found) != len(keys):
-            raise AssertionError("this contender is only run on keys that exist")
+            raise AssertionError("this contender runs only on keys that exist")
         rows = found[row_of]
         columns = [pa.array(rows[name]) for name in ("key", "surrogate", "price")]
         columns.append(workload.text_array(rows["text"]))

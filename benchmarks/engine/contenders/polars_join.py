@@ -12,12 +12,12 @@ from benchmarks.engine.contenders.contender import Answers, Setup, Store
 
 
 class PolarsJoin(Store):
-    """An eager inner join per batch; text comes out as views into the master, or as plain Arrow strings."""
+    """An eager inner join per batch; strings are returned as views into the master or as plain strings."""
 
     name: ClassVar[str] = "polars"
     dataset: ClassVar[str] = "polars"
     settings: ClassVar[str] = (
-        "data frame in memory, one chunk, all cores; text out as views (no copy) and as strings"
+        "data frame in memory, one chunk, all cores; strings returned as views (no copy) and as plain strings"
     )
     variants: ClassVar[tuple[str, ...]] = ("text as views", "text as strings")
 
@@ -29,7 +29,7 @@ class PolarsJoin(Store):
 
     @classmethod
     def build(cls, path: Path, master_rows: int) -> None:
-        """One Arrow file, read whole when the contender starts."""
+        """One Arrow file, read completely when the contender starts."""
         with pa.ipc.new_file(path / "master.arrow", workload.SCHEMA) as writer:
             for batch in workload.master_batches(master_rows):
                 writer.write_batch(batch)

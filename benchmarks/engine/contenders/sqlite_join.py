@@ -16,7 +16,7 @@ _COLUMNS = "m.key, m.surrogate, m.price, m.text"
 
 
 class SqliteJoin(Store):
-    """The batch goes in as a temporary table, or as lists of keys; rows come out as tuples."""
+    """The batch is passed as a temporary table or as lists of keys; rows are returned as tuples."""
 
     name: ClassVar[str] = "sqlite"
     dataset: ClassVar[str] = "sqlite"
@@ -63,7 +63,7 @@ class SqliteJoin(Store):
         connection.close()
 
     def answer(self, batch: pa.RecordBatch) -> Answers:
-        """Ask SQLite and turn its tuples into Arrow columns."""
+        """Query SQLite and convert its tuples to Arrow columns."""
         return self._answer(batch["key"].to_numpy())
 
     def _by_table(self, keys: np.ndarray) -> Answers:
@@ -85,7 +85,7 @@ class SqliteJoin(Store):
             found += _in_slices(self._connection.execute(query, part))
         table = pa.Table.from_batches(found).combine_chunks()
         if table.num_rows != len(unique):
-            raise AssertionError("this contender is only run on keys that exist")
+            raise AssertionError("this contender runs only on keys that exist")
         return [table.take(pa.array(row_of))]
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class SqliteJoin(Store):
 
 
 def _in_slices(cursor: sqlite3.Cursor) -> Iterator[pa.RecordBatch]:
-    """Tuples are large: only so many are alive at a time."""
+    """Tuples are large: only a limited number is alive at a time."""
     while rows := cursor.fetchmany(_LIST_KEYS):
         columns = [
             pa.array(values, field.type)

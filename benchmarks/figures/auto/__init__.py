@@ -1,1 +1,1 @@
-"""The choice between the joins, on settings of all papers."""
+"""The choice between the joins, in settings from all papers."""

@@ -6,5 +6,5 @@ from benchmarks.figures.cmeshjoin.setting import CacheSetting
 
 
 def allowed(setting: CacheSetting) -> float:
-    """The speed-up with the best cache, with the paper's bytes."""
+    """The speedup with the best cache, with the paper's row sizes."""
     return speed_up(sizes_of(setting.with_(model="paper")))

@@ -1,7 +1,7 @@
 """Masters and streams of the paper: synthetic, TPC-H, cloud reports.
 
-Each says by how much finer its scale is, as masters that are small in the paper would become too small, and
-after how many rounds over the master a join is warm.
+Each says how much finer its scale is, because masters that are small in the paper would become too small, and
+how many rounds over the master warm up a join.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ _CHUNK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Keys by Zipf's law, in no order; at a scale, each key stands for as many of neighbouring frequency.
+    """Zipf keys in random order; at a scale, each key stands for that many keys of similar frequency.
 
-    So the most frequent keys have the same share of the stream at every scale, if their share of all keys is.
+    So the same share of the keys, the most frequent first, has the same share of the stream at every scale.
 
     Attributes:
         rows: Rows of the master in the paper, one for each key.
@@ -42,7 +42,7 @@ class Synthetic:
         return KeyedMaster(rows=self.rows, row_bytes=120, fill=1.0).open(world)
 
     def stream(self, world: World) -> Iterator[pa.RecordBatch]:
-        """Rows without end."""
+        """An endless stream of rows."""
         keys = world.scaled(self.rows)
         ranks = Zipf(keys * world.scale, self.skew, seed=world.seed)
         places = Zipf(keys, placement="random", seed=world.seed)
@@ -56,7 +56,7 @@ class CustomerOrders:
     """Customer and Orders of TPC-H at scale factor 100, as they are or with skewed keys.
 
     Attributes:
-        skew: The exponent; None leaves the keys of the benchmark.
+        skew: The exponent; None keeps the keys of the benchmark.
     """
 
     skew: float | None = None
@@ -65,7 +65,7 @@ class CustomerOrders:
 
     @property
     def key(self) -> dict[str, str]:
-        """Of stream and master."""
+        """The key columns of stream and master."""
         return {"o_custkey": "c_custkey"}
 
     def _tables(self, world: World) -> TPCH:
@@ -83,21 +83,21 @@ class CustomerOrders:
         return Master.open(built_once(world.data / f"customer-{world.scale}", build))
 
     def stream(self, world: World) -> Iterator[pa.RecordBatch]:
-        """The orders, over and over."""
+        """The orders, repeated forever."""
         while True:
             yield from self._tables(world).stream(columns=["o_orderkey", "o_custkey", "o_shippriority"])
 
 
 @dataclass(frozen=True)
 class Clouds:
-    """Made-up cloud reports: 20 million by longitude, and those of another month as the stream."""
+    """Synthetic cloud reports: 20 million by longitude, and those of another month as the stream."""
 
     key = "longitude"
     finer = 4
     rounds = 2
 
     def master(self, world: World) -> Master:
-        """The master at this scale: longitudes are coarser, so that each has as many reports."""
+        """The master at this scale: coarser longitudes keep the number of reports per longitude."""
         reports = CloudReports(seed=world.seed).master(world.scaled(20_000_000))
 
         def build(path: Path) -> None:
@@ -107,7 +107,7 @@ class Clouds:
         return Master.open(built_once(world.data / f"reports-{world.scale}-{world.seed}", build))
 
     def stream(self, world: World) -> Iterator[pa.RecordBatch]:
-        """The reports of another month, over and over."""
+        """The reports of another month, repeated forever."""
         while True:
             yield from _coarser(CloudReports(seed=world.seed).stream(world.scaled(6_000_000)), world)
 

@@ -1,4 +1,4 @@
-"""The best size of the cache over memory."""
+"""The best cache size over memory."""
 
 from benchmarks.figures.cmeshjoin.measures import cached_rows
 from benchmarks.figures.cmeshjoin.setting import CMESHJOIN, MEMORY_SWEEP, PAPER
@@ -16,8 +16,8 @@ def verdict(curves: Curves) -> Verdict:
         f"10 %: {min(shares):.0f} to {max(shares):.0f} % of the best by the model "
         f"({curves[PRINTED][0]:,.0f} and {curves[PRINTED][-1]:,.0f} with the paper's bytes)",
         why=(
-            "The join finds the size itself, by admitting rows that are worth their memory. The top is flat, "
-            "and counts of few rows are uncertain, so that it is not exactly the model's."
+            "The join finds the size itself, by admitting rows that are worth their memory. The maximum is "
+            "flat, and small counts are uncertain, so the size is not exactly the model's."
         ),
     )
 
@@ -26,7 +26,7 @@ FIGURE = Figure(
     name="cmeshjoin-03a",
     paper=PAPER,
     title="Rows in the cache over memory, skew 1",
-    claim="The best size of the cache, as the cost model gives it, grows with memory.",
+    claim="The best cache size according to the cost model grows with memory.",
     sweep=MEMORY_SWEEP,
     contenders={
         "CMESHJOIN": CMESHJOIN,

@@ -23,8 +23,8 @@ def verdict(curves: Curves) -> Verdict:
         number=f"{ratios[0]:.1f} times MESHJOIN at 20 million rows, {ratios[-1]:.1f} times at 100; the "
         f"paper's model allows {bounds[0]:.1f} and {bounds[1]:.1f}; at least {over_inlj:,.0f} times INLJ",
         why=(
-            "With the same memory a larger master leaves less of it in the cache. So the gain must fall "
-            "with the size of the master, by the paper's own model as well; that it rose cannot be due to "
+            "With the same memory, a smaller share of a larger master is cached. So the gain must fall with "
+            "the size of the master, by the paper's own model as well; that it rose there cannot be due to "
             "the cache."
         ),
     )

@@ -1,4 +1,4 @@
-"""What a point of these figures is the measure of, measured or predicted."""
+"""What a point of these figures shows, measured or predicted."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,22 +22,22 @@ from benchmarks.figures.simulation import Machine, real_machine
 _PORTION_ROWS = 500
 _FEW_ROWS = 300
 MASTER_ROW_BYTES, WAITING_ROW_BYTES = 120, 24
-"""As the paper counts them; a cached row takes 8 bytes more."""
+"""Sizes in the paper; a cached row takes 8 bytes more."""
 CACHED_ROW_BYTES_HERE, WAITING_ROW_BYTES_HERE = 159, 69
-"""A row of 126 bytes on its page and its entry of the table; a row of 20 bytes, its key and its state."""
+"""A row of 126 bytes on its page plus its table entry; a row of 20 bytes, its key and its state."""
 _USED_SHARE = 0.9
-"""Of the memory; the rest is for work and for rows that arrive meanwhile."""
+"""The share of the memory not reserved for work and for rows that arrive in the meantime."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a join did in the steady state.
+    """A join in the steady state.
 
     Attributes:
         rows_per_second: The service rate.
         hit_share: Share of rows that the cache answers.
-        cached_rows: Keys in the cache, in the paper's size.
-        rows_waiting: Rows that wait, in the paper's size.
+        cached_rows: Keys in the cache, at the paper's size.
+        rows_waiting: Pending rows, at the paper's size.
     """
 
     rows_per_second: float
@@ -47,7 +47,7 @@ class Served:
 
 
 def service_rate(setting: CacheSetting, world: World) -> Measurement:
-    """Rows per second when rows are always there."""
+    """Rows per second when rows are always available."""
     served = served_in(setting, world)
     return Measurement(served.rows_per_second, vars(served))
 
@@ -60,13 +60,13 @@ def cached_rows(setting: CacheSetting, world: World) -> Measurement:
 
 @cache
 def served_in(setting: CacheSetting, world: World) -> Served:
-    """Measured or predicted, once for all figures that want it."""
+    """Measured or predicted, once for all figures that need it."""
     scaled = Scaled(setting, replace(world, scale=max(1, world.scale // setting.data.finer)))
     return serve(scaled) if setting.model is None else predict(scaled)
 
 
 def sizes_of(setting: CacheSetting) -> Sizes:
-    """As models want them, at the paper's size; memory is all used by rows, cache and disk buffer."""
+    """The sizes that models take, at the paper's size; rows, cache and disk buffer use all the memory."""
     assert isinstance(setting.data, Synthetic)
     master_rows = setting.data.rows
     memory = setting.memory_bytes or setting.memory * master_rows * MASTER_ROW_BYTES
@@ -76,7 +76,7 @@ def sizes_of(setting: CacheSetting) -> Sizes:
 
 
 def predict(scaled: Scaled) -> Served:
-    """The model of the paper, with the rate of the join behind from the model of MESHJOIN."""
+    """The model of the paper; the join behind the cache has the rate of the MESHJOIN model."""
     setting, sizes = scaled.setting, sizes_of(scaled.setting)
     assert isinstance(setting.data, Synthetic)
     cached = cmeshjoin.best_cache_rows(sizes, setting.data.skew)
@@ -97,7 +97,7 @@ def predict(scaled: Scaled) -> Served:
 
 
 def serve(scaled: Scaled) -> Served:
-    """What the join does after some rounds over the master, in as many more."""
+    """What the join does, once warmed up by some rounds over the master, in as many more."""
     machine = _machine(scaled)
     clock = machine.clock
     with closing(machine.device), scaled.operator(machine) as operator:
@@ -132,7 +132,7 @@ def _portions(scaled: Scaled) -> Iterator[pa.RecordBatch]:
 
 
 def _hand_over(operator: object, portions: Iterator[pa.RecordBatch], pages: int) -> dict[str, float]:
-    """Until so many pages have been read; returns the counters then."""
+    """Hand over rows until this many pages have been read; returns the counters."""
     metrics: dict[str, float] = operator.metrics()  # type: ignore[attr-defined]
     while metrics["pages_read"] < pages:
         for _ in operator.push(next(portions)):  # type: ignore[attr-defined]

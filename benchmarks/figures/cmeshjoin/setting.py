@@ -24,11 +24,11 @@ PAPER = Paper(
 )
 
 _LEAST_ROOM_BYTES = (64 << 10) + 17 * 8300
-"""What the least memory of a join has for rows and pages; the rest of it is not among the paper's memory."""
+"""The share of a join's minimum memory for rows and pages; the paper does not count the rest of it."""
 
 
 class FixedCache(CMeshJoin):  # type: ignore[misc, valid-type]
-    """CMESHJOIN whose cache has a given size: rows are cached whether or not they are worth their memory."""
+    """CMESHJOIN with a cache of a given size: rows are cached whether or not they are worth their memory."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -37,15 +37,15 @@ class FixedCache(CMeshJoin):  # type: ignore[misc, valid-type]
 
 @dataclass(frozen=True)
 class CacheSetting:
-    """A join as the paper has it; all sizes are those of the paper.
+    """A join of the paper, with the paper's sizes.
 
     Attributes:
         algorithm: The operator's name.
         data: Master and stream.
         memory: As a share of the master.
-        memory_bytes: In bytes, if that is given.
-        cache_share: Share of the memory that the cache has; None lets the join decide.
-        model: Do not measure, but predict: with bytes as here, or as in the paper.
+        memory_bytes: In bytes, if given.
+        cache_share: The cache's share of the memory; None lets the join decide.
+        model: Predict instead of measuring, with our row sizes ("here") or the paper's ("paper").
     """
 
     algorithm: str = "cmeshjoin"
@@ -66,7 +66,7 @@ class CacheSetting:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A setting at a scale: master, memory and the time that a disk takes to position are divided by it."""
+    """A setting at a scale, which divides master, memory and the seek time of the disk."""
 
     setting: CacheSetting
     world: World
@@ -77,13 +77,13 @@ class Scaled:
 
     @property
     def disk(self) -> Cost:
-        """What reading costs; INLJ reads a page for a row at any scale."""
+        """What reading costs; INLJ reads a page per row at any scale."""
         scale = 1 if self.setting.algorithm == "inlj" else self.world.scale
         return Cost(PAPERS_DISK.positioning_seconds / scale, PAPERS_DISK.block_seconds)
 
     @property
     def memory(self) -> int:
-        """Bytes of rows, cache and disk buffer."""
+        """Bytes for rows, cache and disk buffer."""
         if self.setting.memory_bytes is not None:
             return int(self.setting.memory_bytes / self.world.scale)
         return int(self.setting.memory * self.master.bytes)

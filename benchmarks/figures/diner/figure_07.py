@@ -1,4 +1,4 @@
-"""Results over time, the prices of a stock."""
+"""Results over time, stock prices."""
 
 from benchmarks.figures.diner.overtime import over_time
 from benchmarks.figures.diner.sources import CSCO

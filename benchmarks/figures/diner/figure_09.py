@@ -1,4 +1,4 @@
-"""Memory, with the stand-ins for the real data."""
+"""Memory, with stand-ins for the real data."""
 
 from benchmarks.figures.diner.leads import gains, least, most, said
 from benchmarks.figures.diner.measures import results_online
@@ -9,13 +9,13 @@ from benchmarks.figures.figure import Curves, Figure, Verdict
 DATA: dict[str, Source] = {"CSCO": CSCO, "IPIX": IPIX, "Weather": WEATHER}
 
 WHY = (
-    "The stand-ins are walks that wander slowly: what came last is what matches next, and "
-    "every join here keeps that for a while."
+    "The stand-ins are slow random walks: the most recent tuples are those that match next, and "
+    "every join here keeps them for a while."
 )
 
 
 def verdict(curves: Curves) -> Verdict:
-    """More than the others everywhere, 2.5 times somewhere, and the more the less memory there is."""
+    """More than the others everywhere, 2.5 times somewhere, and more as memory shrinks."""
     found = {
         f"{other}, {name}": ratios
         for name in DATA
@@ -25,7 +25,8 @@ def verdict(curves: Curves) -> Verdict:
     holds = least(found) > 1 and most(found) >= 2.25 and shrinks
     return Verdict(
         holds=holds,
-        number=f"DINER has {said(found)}" + ("" if shrinks else "; not always more with less memory"),
+        number=f"DINER emits {said(found)}"
+        + ("" if shrinks else "; the gain does not always grow as memory shrinks"),
         why="" if holds else WHY,
     )
 
@@ -34,7 +35,7 @@ FIGURE = Figure(
     name="diner-09",
     paper=PAPER,
     title="Results before the inputs end, over memory",
-    claim="DINER produces up to 2.5 times as many results, the more the less memory there is.",
+    claim="DINER produces up to 2.5 times as many results; the gain grows as memory shrinks.",
     sweep=memory_sweep(5, 10, 15, 20),
     contenders={
         f"{name}, {data}": setting

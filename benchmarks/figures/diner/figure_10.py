@@ -5,12 +5,12 @@ from benchmarks.figures.diner.measures import results_online
 from benchmarks.figures.diner.setting import PAPER, Setting, contenders
 from benchmarks.figures.figure import Figure, Sweep
 
-WHY = "With a few values that are nearly all of the input, every join that keeps them delivers the same."
+WHY = "When a few values make up nearly all of the input, every join that keeps them emits the same."
 
 FIGURE = Figure(
     name="diner-10",
     paper=PAPER,
-    title="Results before the inputs end, Zipf keys of [1, 999]",
+    title="Results before the inputs end, Zipf keys in [1, 999]",
     claim="DINER's gain is even larger than with the real data, at every skew from 1 to 5.",
     sweep=Sweep("skew", (1, 2, 3, 4, 5), lambda setting, skew: setting.with_source(skew=skew)),
     contenders=contenders(Setting()),

@@ -6,7 +6,7 @@ from benchmarks.figures.diner.setting import PAPER, Setting, contenders
 from benchmarks.figures.diner.sources import NormalPair
 from benchmarks.figures.figure import Figure, Sweep
 
-WHY = "The values that match grow rare in both inputs, and few of them are in memory with any policy."
+WHY = "Matching values become rare in both inputs, and few of them are in memory under any policy."
 
 FIGURE = Figure(
     name="diner-11",

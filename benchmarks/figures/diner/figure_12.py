@@ -7,8 +7,8 @@ from benchmarks.figures.diner.sources import NormalPair
 from benchmarks.figures.figure import Figure, Sweep
 
 WHY = (
-    "With more variance on the right the results spread over more values, and no few of them "
-    "are worth keeping; RPJ loses less by its coarse partitions then."
+    "With more variance on the right, results spread over more values, so no small set of them is "
+    "worth keeping; RPJ then loses less by its coarse partitions."
 )
 
 FIGURE = Figure(

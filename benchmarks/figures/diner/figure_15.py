@@ -1,4 +1,4 @@
-"""Keys whose mean moves."""
+"""Keys with a moving mean."""
 
 from benchmarks.figures.diner.leads import leading_more
 from benchmarks.figures.diner.measures import results_online
@@ -7,16 +7,16 @@ from benchmarks.figures.diner.sources import MovingNormal
 from benchmarks.figures.figure import Figure, Sweep
 
 WHY = (
-    "It gains the more the faster the mean moves, but not three times. RPJ forgets old "
-    "arrivals here in the time in which memory fills anew, which the paper does not say of "
-    "it; and memory is small enough that old tuples leave soon with any policy."
+    "The gain grows with the speed of the mean, but not to a factor of three. Our RPJ forgets old "
+    "arrivals in the time it takes to refill memory, which the paper does not say; and memory is small "
+    "enough that old tuples leave soon under any policy."
 )
 
 FIGURE = Figure(
     name="diner-15",
     paper=PAPER,
-    title="Results before the inputs end, normal keys whose mean moves in each of 10 periods",
-    claim="DINER produces up to 3 times as many results, the more the faster the distribution changes.",
+    title="Results before the inputs end, normal keys whose mean moves 10 times",
+    claim="DINER produces up to 3 times as many results; the gain grows with the speed of change.",
     sweep=Sweep("shift of the mean", (0, 5, 10, 15, 20), lambda setting, x: setting.with_source(shift=x)),
     contenders=contenders(Setting(source=MovingNormal())),
     measure=results_online,

@@ -5,17 +5,17 @@ from benchmarks.figures.diner.setting import PAPER, Setting
 from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
 
 _HERE = 12 / 19
-"""A block of the paper's, in blocks of the same share of the memory."""
+"""A block of the paper, in blocks here with the same share of the memory."""
 
-WHY = "More outer blocks in memory are more results for each inner one that is read."
+WHY = "More outer blocks in memory give more results for each inner block that is read."
 
 
 def verdict(curves: Curves) -> Verdict:
-    """The least is within a tenth of the most."""
+    """The minimum is within a tenth of the maximum."""
     ratio = min(curves["DINER"]) / max(curves["DINER"])
     return Verdict(
         holds=ratio >= 0.9,
-        number=f"the least is {ratio:.3f} of the most",
+        number=f"the minimum is {ratio:.3f} of the maximum",
         why="" if ratio >= 0.9 else WHY,
     )
 
@@ -23,7 +23,7 @@ def verdict(curves: Curves) -> Verdict:
 FIGURE = Figure(
     name="diner-19",
     paper=PAPER,
-    title="Results before the inputs end over MaxOuterMem, Zipf keys, silences of 30 %",
+    title="Results before the inputs end over MaxOuterMem, Zipf keys, pauses of 30 %",
     claim="The number of outer blocks in memory hardly matters.",
     sweep=Sweep(
         "MaxOuterMem, blocks of the paper",

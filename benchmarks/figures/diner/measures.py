@@ -1,4 +1,4 @@
-"""Runs a join on a simulated clock, and counts what it delivers before its inputs end."""
+"""Runs a join on a simulated clock, and counts its results before the inputs end."""
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -15,31 +15,31 @@ from workloads import Records
 
 
 def results_online(setting: Setting, world: World) -> Measurement:
-    """Results up to the share of the input that has arrived, in thousands."""
+    """Thousands of results when this share of the input has arrived."""
     run = _run(setting.with_(arrived=1.0), world)
     return Measurement(float(np.interp(setting.arrived, *run.progress)) / 1000, run.details)
 
 
 def share_online(setting: Setting, world: World) -> Measurement:
-    """Results before the inputs end, in percent of all."""
+    """Results before the inputs end, in percent of all results."""
     run = _run(setting, world)
     return Measurement(100 * run.progress[1][-1] / run.total, run.details)
 
 
 def buffer_most(setting: Setting, world: World) -> Measurement:
-    """The most rows that waited where a reactive phase ended, those with no room in the buffer included."""
+    """The most rows pending at the end of a reactive phase, including those with no room in the buffer."""
     run = _run(setting, world)
     return Measurement(run.details["buffer_most"], run.details)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What came out.
+    """The results of a run.
 
     Attributes:
-        progress: Shares of the input, and results at each.
+        progress: Shares of the input, and the results so far at each.
         total: Results of the whole join.
-        details: What explains them.
+        details: Metrics that explain them.
     """
 
     progress: tuple[NDArray[np.float64], NDArray[np.float64]]

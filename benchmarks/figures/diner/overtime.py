@@ -7,12 +7,13 @@ from benchmarks.figures.figure import Figure, Sweep
 
 _OTHERS = ("RPJ", "HMJ", "XJoin")
 _WHY = (
-    "A walk wanders slowly: what came last is what matches next, and every join here keeps that for a while."
+    "The walk is slow: the most recent tuples are those that match next, and every join keeps them for a "
+    "while."
 )
 
 
 def over_time(name: str, source: Source, what: str) -> Figure[Setting]:
-    """The figure of this name, while this arrives."""
+    """The figure with this name, for these keys."""
     return Figure(
         name=name,
         paper=PAPER,

@@ -1,4 +1,4 @@
-"""One point of a figure of a stream join: who joins what, in how much memory, and how it arrives."""
+"""One point of a figure on a stream join: the join, its inputs and their arrivals, its memory."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,13 +37,13 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """A join as the paper has it.
+    """A join of the paper.
 
     Attributes:
         algorithm: One of `JOINS`.
         source: The keys.
-        memory: For tuples and what is known of them, as a share of the input.
-        silence: How long nothing arrives behind each tenth of a relation, as a share of its time.
+        memory: For tuples and their indexes, as a share of the input.
+        silence: The pause after each tenth of a relation, as a share of the time of that tenth.
         arrived: The share of the input that has arrived when results are counted.
         within: Band of the join; None: equality.
         max_outer: Outer blocks of a reactive phase of DINER, of 8 KB; the paper's 19 have 10 KB.

@@ -15,7 +15,7 @@ _VALUES = 999
 
 @dataclass(frozen=True)
 class ZipfKeys:
-    """Keys 1 to 999 by Zipf's law, in both relations; sorted, cut and shuffled if there are intervals."""
+    """Zipf keys from 1 to 999 in both relations; sorted, cut and shuffled if there are intervals."""
 
     skew: float = 1.0
     right_share: float = 1.0
@@ -36,7 +36,7 @@ class ZipfKeys:
 
 @dataclass(frozen=True)
 class NormalPair:
-    """Normal keys around 500 with variance 50 on the left; the right has another mean or variance."""
+    """Normal keys around 500 with variance 50 on the left, and another mean or variance on the right."""
 
     mean_distance: float = 0.0
     more_variance: float = 0.0
@@ -50,7 +50,7 @@ class NormalPair:
 
 @dataclass(frozen=True)
 class MovingNormal:
-    """Normal keys with variance 15 whose mean moves up ten times, in both relations."""
+    """Normal keys with variance 15 whose mean rises ten times, in both relations."""
 
     shift: float = 0.0
 
@@ -65,7 +65,7 @@ class MovingNormal:
 
 @dataclass(frozen=True)
 class Stock:
-    """Prices in cents of buys and sells of one stock, half of the rows each: they follow the same walk."""
+    """Prices in cents at which one stock is bought and sold, half of the rows each: both follow one walk."""
 
     rows: int
     level: float
@@ -78,7 +78,7 @@ class Stock:
 
 @dataclass(frozen=True)
 class Weather:
-    """Temperatures of two stations that share the weather, the second with some of its own."""
+    """Temperatures of two stations that share the weather, with a deviation at the second."""
 
     rows: int = 45_000
 

@@ -8,7 +8,7 @@ from benchmarks.figures.line import MAX_NEW
 
 LIMIT = MAX_NEW / PAPER.scale
 
-WHY = "A block takes as long as some rows take to arrive."
+WHY = "Reading a block takes as long as some rows take to arrive."
 
 
 def verdict(curves: Curves) -> Verdict:
@@ -17,7 +17,7 @@ def verdict(curves: Curves) -> Verdict:
     holds = diner <= 1.03 * LIMIT < rpj
     return Verdict(
         holds=holds,
-        number=f"DINER at most {diner - LIMIT:,.0f} rows more than the {LIMIT:.0f} of MaxNewArr; "
+        number=f"DINER exceeds the {LIMIT:.0f} rows of MaxNewArr by at most {diner - LIMIT:,.0f}; "
         f"RPJ up to {rpj:,.0f}, HMJ up to {max(curves['HMJ']):,.0f}",
         why="" if holds else WHY,
     )

@@ -1,4 +1,4 @@
-"""How much of the result comes while the inputs arrive."""
+"""How much of the result is emitted while the inputs arrive."""
 
 from benchmarks.figures.diner.measures import share_online
 from benchmarks.figures.diner.setting import PAPER, Setting, Source, memory_sweep
@@ -12,7 +12,7 @@ WHY = "The stand-ins were not fitted to the data of the paper."
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Rises with memory, from and to about the paper's shares."""
+    """Rises with memory, over about the paper's range."""
     near = all(
         abs(here - there) <= 0.2 * there
         for name, shares in CLAIMED.items()

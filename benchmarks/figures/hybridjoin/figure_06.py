@@ -14,7 +14,7 @@ CORRECTED, PRINTED = "model, corrected", "model, as printed"
 
 
 def verdict(curves: Curves) -> Verdict:
-    """A rise and a fall, with the top where the closed form has it."""
+    """A rise and a fall, with the maximum where the closed form has it."""
     rates = curves["HYBRIDJOIN"]
     top = max(rates)
     best = curves.x[rates.index(top)]
@@ -26,7 +26,7 @@ def verdict(curves: Curves) -> Verdict:
         number=f"best {top:,.0f} rows/s at {best:g} pages, closed form {BEST:.0f}; {rates[0] / top:.2f} "
         f"of that at {curves.x[0]:g}, {rates[-1] / top:.2f} at {curves.x[-1]:g}; the corrected model is "
         f"off by at most {100 * off[0]:.0f} %, the printed one by {100 * off[1]:.0f} %",
-        why="The constant 1.36 of the printed one was fitted to one size; see docs/cost_models.md.",
+        why="The constant 1.36 of the printed model was fitted to one size; see docs/cost_models.md.",
     )
 
 
@@ -34,7 +34,7 @@ FIGURE = Figure(
     name="hybridjoin-06",
     paper=PAPER,
     title="Service rate over the size of the disk buffer, memory 50 MB, master of 2 million rows",
-    claim="The service rate rises with the disk buffer up to a size, and falls beyond.",
+    claim="The service rate rises with the disk buffer up to a certain size, and falls beyond it.",
     sweep=Sweep(
         "pages of the disk buffer",
         (50, 100, 200, 400, 800, 1600, 3200),

@@ -15,7 +15,7 @@ _SALES = 4_000_000
 
 @dataclass(frozen=True)
 class Sales:
-    """Sales of the most frequent `percent` of the products, in one form of Zipf's law."""
+    """Sales of the `percent` most frequent products, in one form of Zipf's law."""
 
     form: Literal["continuous", "discrete"]
     percent: float = 0.0
@@ -28,13 +28,13 @@ def share_of_sales(sales: Sales, world: World) -> Measurement:
 
 
 def verdict(curves: Curves) -> Verdict:
-    """A fifth of the products makes four fifths of the sales or more."""
+    """A fifth of the products accounts for at least four fifths of the sales."""
     share = curves.at("form of the paper", 20)
     return Verdict(
         holds=share > 80,
-        number=f"20 % of the products have {share:.0f} % of the sales (Zipf's law itself: "
-        f"{curves.at('sum', 20):.0f} %), 1 % have {curves.at('form of the paper', 1):.0f} %",
-        why="The exponent 1 is more skewed than the rule of 80 to 20 that the paper aims at.",
+        number=f"20 % of the products make {share:.0f} % of the sales (Zipf's law itself: "
+        f"{curves.at('sum', 20):.0f} %), 1 % make {curves.at('form of the paper', 1):.0f} %",
+        why="An exponent of 1 is more skewed than the 80/20 rule that the paper aims at.",
     )
 
 

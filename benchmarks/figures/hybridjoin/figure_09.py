@@ -1,4 +1,4 @@
-"""How the stream flows."""
+"""How the stream arrives."""
 
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ class Flow:
 
 
 def variance(flow: Flow, world: World) -> Measurement:
-    """Of the averages, with the mean rate as unit."""
+    """The variance of the averages, with the mean rate as unit."""
     rows = _rows(flow, world)
     averages = rows.reshape(-1, flow.steps).mean(axis=1) / rows.mean()
     return Measurement(float(averages.var()))
@@ -38,19 +38,19 @@ def _rows(flow: Flow, world: World) -> NDArray[np.float64]:
 
 
 def hurst(curves: Curves, name: str) -> float:
-    """From the slope of the variance over the steps: 0.5 if these are independent, 1 if all are the same."""
+    """The Hurst parameter, from the slope of the variance: 0.5 if steps are independent, 1 if identical."""
     slope = np.polyfit(np.log(curves.x), np.log(curves[name]), 1)[0]
     return float(1 + slope / 2)
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Bursty on every scale."""
+    """Bursty at every scale."""
     bursty, independent = (hurst(curves, name) for name in ("benchmark", "independent arrivals"))
     return Verdict(
         holds=bursty > 0.8,
         number=f"Hurst parameter {bursty:.2f}, of independent arrivals {independent:.2f}",
         why=(
-            "The generator is the paper's, with a state of its own for each source: with one for all, as "
+            "The generator is the paper's, with a separate state for each source: with one shared state, as "
             "printed, the total can go below 0."
         ),
     )
@@ -59,7 +59,7 @@ def verdict(curves: Curves) -> Verdict:
 FIGURE = Figure(
     name="hybridjoin-09",
     paper=PAPER,
-    title="Variance of the rows per step over the steps that are averaged",
+    title="Variance of the rows per step over the number of steps averaged",
     claim="The input stream is bursty and self-similar.",
     sweep=Sweep(
         "steps averaged",

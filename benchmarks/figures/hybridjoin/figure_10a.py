@@ -8,18 +8,18 @@ FULL_HYBRIDJOIN, FULL_MESHJOIN = "HYBRIDJOIN, rows always there", "MESHJOIN, row
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Far shorter than that of MESHJOIN."""
+    """Far shorter than MESHJOIN's."""
     slow, fast = (curves.ratios("MESHJOIN", f"HYBRIDJOIN, {rate} rows/s") for rate in (125, 1000))
     full = curves.ratios(FULL_MESHJOIN, FULL_HYBRIDJOIN)
     return Verdict(
         holds=min(slow) > 2 and min(fast) > 2,
         number=f"MESHJOIN takes {min(slow):.1f} to {max(slow):.1f} times as long at 125 rows/s, "
         f"{min(fast):.1f} to {max(fast):.1f} times at 1000, {min(full):.2f} to {max(full):.2f} times "
-        "when rows are always there",
+        "when rows are always available",
         why=(
-            "It holds for slow streams alone; the paper does not say how fast its stream was. The slower "
-            "it is, the fewer pages HYBRIDJOIN reads, while MESHJOIN reads all. While memory is full, "
-            "time follows from rows that wait and rows per second: both have as many waiting, and "
+            "It holds for slow streams only; the paper does not say how fast its stream was. The slower "
+            "it is, the fewer pages HYBRIDJOIN reads, while MESHJOIN always reads all. When memory is full, "
+            "the time is the number of pending rows divided by the rate: both have the same number, and "
             "MESHJOIN joins a row after half its stay."
         ),
     )

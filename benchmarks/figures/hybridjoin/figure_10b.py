@@ -1,4 +1,4 @@
-"""Waiting time over the rate of arrivals."""
+"""Waiting time over the arrival rate."""
 
 from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
 from benchmarks.figures.hybridjoin.setting import HYBRIDJOIN, INLJ, MESHJOIN, PAPER
@@ -8,7 +8,7 @@ WHOLE, PRINTED = "HYBRIDJOIN, whole loads (model)", "MESHJOIN, as printed (model
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Above INLJ for slow streams only, always below MESHJOIN."""
+    """Longer than INLJ for slow streams only, always shorter than MESHJOIN."""
     below = [x for x, ratio in zip(curves.x, curves.ratios(WHOLE, "INLJ"), strict=True) if ratio > 1]
     ours = max(
         ratio for x, ratio in zip(curves.x, curves.ratios("HYBRIDJOIN", "INLJ"), strict=True) if x <= 150
@@ -20,9 +20,9 @@ def verdict(curves: Curves) -> Verdict:
         f"rows/s; HYBRIDJOIN here at most {ours:.2f} times INLJ up to 150; MESHJOIN at least "
         f"{over_mesh:,.0f} times HYBRIDJOIN",
         why=(
-            "HYBRIDJOIN here reads only those pages of a load that some row wants: of a slow stream one, "
-            "as INLJ does. With whole loads, as in the paper, the model agrees with it. INLJ "
-            "answers 124 rows/s; beyond, the time shown is the mean over the first 4000 rows."
+            "HYBRIDJOIN here reads only those pages of a load that some row needs: for a slow stream one, "
+            "like INLJ. With whole loads, the model agrees with the paper. INLJ "
+            "answers 124 rows/s; beyond that, the time shown is the mean over the first 4000 rows."
         ),
     )
 
@@ -30,13 +30,13 @@ def verdict(curves: Curves) -> Verdict:
 FIGURE = Figure(
     name="hybridjoin-10b",
     paper=PAPER,
-    title="Waiting time, until a row is taken, over the rate of arrivals, at the paper's size",
+    title="Waiting time until a row is taken over the arrival rate, at the paper's size",
     claim=(
-        "HYBRIDJOIN waits less than MESHJOIN; for streams below 150 rows/s longer than INLJ, whose "
+        "HYBRIDJOIN waits less than MESHJOIN; for streams below 150 rows/s it waits longer than INLJ, whose "
         "backlog grows beyond that."
     ),
     sweep=Sweep(
-        "rows that arrive in a second",
+        "rows that arrive per second",
         (25, 50, 100, 150, 250, 500, 1000, 2000),
         lambda setting, x: setting.with_(arrivals=x),
         is_logarithmic=True,

@@ -6,7 +6,7 @@ from benchmarks.figures.queues.measures import service_rate
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Always the best, the less so the larger the master."""
+    """Always the best, by a factor that shrinks as the master grows."""
     ratios = curves.ratios("HYBRIDJOIN", "MESHJOIN")
     over_inlj = min(curves.ratios("HYBRIDJOIN", "INLJ"))
     return Verdict(
@@ -14,9 +14,9 @@ def verdict(curves: Curves) -> Verdict:
         number=f"{ratios[0]:.2f} times MESHJOIN at {curves.x[0]:g} million rows, {ratios[-1]:.2f} times "
         f"at {curves.x[-1]:g}; at least {over_inlj:,.0f} times INLJ",
         why=(
-            "It is the best throughout, but its advantage grows. With a small master both are held back "
-            "by the processor, which takes 1 µs for a row here. And there are few loads then: the first "
-            "page takes part in much of the stream, and a load of it empties much of the queue."
+            "It is the best throughout, but its advantage grows. With a small master both are limited by the "
+            "processor, which takes 1 µs per row here. Besides, there are few loads then: much of the stream "
+            "needs the first page, and a load of it empties much of the queue."
         ),
     )
 

@@ -8,7 +8,7 @@ PRINTED = "HYBRIDJOIN, as printed"
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Predicted and measured agree."""
+    """Predictions and measurements agree."""
     off = {
         name: max(abs(ratio - 1) for ratio in curves.ratios(name, name.split(",")[0]))
         for name in FIGURE.contenders
@@ -18,8 +18,8 @@ def verdict(curves: Curves) -> Verdict:
         holds=max(off.values()) < 0.05,
         number="off by at most " + "; ".join(f"{100 * share:.1f} % ({name})" for name, share in off.items()),
         why=(
-            "Most of an iteration is the read, which all forms count alike; the rows of an iteration are "
-            "where forms differ, see figure 6."
+            "Most of an iteration is the read, which all forms of the model count alike; they differ in the "
+            "rows per iteration, see figure 6."
         ),
     )
 

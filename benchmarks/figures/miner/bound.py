@@ -1,4 +1,4 @@
-"""What no join can exceed: results while r2 and r3 arrive, if memory always held the best tuples of them."""
+"""An upper bound for any join: results while r2 and r3 arrive, if memory always held their best tuples."""
 
 import numpy as np
 
@@ -9,15 +9,15 @@ _STEPS = 200
 
 
 def most_online(memory: float, world: World) -> float:
-    """The share of the result of r2 and r3 that can come while they arrive, in percent.
+    """The percentage of the result of r2 and r3 that can be emitted while they arrive.
 
-    A row with key k that arrives matches the other relation's tuples with k in memory. Both relations send k
-    at the same rate, so it does not matter of which of them a tuple is kept: those with the more frequent key
-    are better. Nothing but the tuples takes memory here.
+    An arriving row with key k matches the other relation's tuples with k in memory. Both relations send k
+    at the same rate, so it does not matter which relation a kept tuple belongs to: tuples with frequent keys
+    are better. Nothing but tuples takes memory here.
 
     Args:
         memory: As a share of the input.
-        world: Where.
+        world: The scale.
     """
     large = CHAINS[2].draw(world)
     counts = sum(

@@ -5,15 +5,15 @@ from benchmarks.figures.miner.measures import share_online
 from benchmarks.figures.miner.setting import BOUND, MEMORY_SWEEP, PAPER, Setting, by_inputs
 
 WHY = (
-    "With these keys not even two inputs can have 55 % in 5 % of memory, if it held their best tuples and "
-    "nothing else. Here tuples carry indexes, moments and join bits with them; with four inputs half of the "
-    "memory goes to R1 and R4, as the largest relation is flushed until all are alike."
+    "With these keys not even two inputs can reach 55 % in 5 % of memory, even if it held their best tuples "
+    "and nothing else. Here indexes, arrival times and join bits take memory too; with four inputs half of "
+    "the memory goes to R1 and R4, because the largest relation is flushed until all are equally large."
 )
 _BOUND = "2 inputs, the most that is possible"
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Four inputs: 55 % at least in 5 % of memory, 80 % in 20 %; at most 20 points less than two inputs."""
+    """Four inputs: at least 55 % in 5 % of memory, 80 % in 20 %; at most 20 points less than two inputs."""
     four, two, most = curves["4 inputs"], curves["2 inputs"], curves[_BOUND]
     loss = max(before - after for before, after in zip(two, four, strict=True))
     holds = four[0] >= 55 and four[-1] >= 80 and loss <= 20

@@ -5,11 +5,11 @@ from benchmarks.figures.miner.measures import share_online
 from benchmarks.figures.miner.relations import ONE_KEY
 from benchmarks.figures.miner.setting import MEMORY_SWEEP, PAPER, Setting
 
-WHY = "A bucket that leaves takes the most frequent keys with it; how often depends on the buckets."
+WHY = "A flushed bucket takes the most frequent keys with it; how often depends on the buckets."
 
 
 def verdict(curves: Curves) -> Verdict:
-    """60 times as many results as MJoin in the least memory."""
+    """60 times as many results as MJoin in the smallest memory."""
     ratios = curves.ratios("MINER", "MJoin")
     holds = ratios[0] >= 60
     return Verdict(
@@ -23,7 +23,7 @@ FIGURE = Figure(
     name="miner-22",
     paper=PAPER,
     title="Share of the result before the inputs end, four relations joined on one key",
-    claim="MINER has 60 times the results of MJoin in little memory.",
+    claim="MINER emits 60 times as many results as MJoin in little memory.",
     sweep=MEMORY_SWEEP,
     contenders={name: Setting(algorithm=name, relations=ONE_KEY) for name in ("MINER", "MJoin")},
     measure=share_online,

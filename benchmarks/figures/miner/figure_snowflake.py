@@ -1,15 +1,17 @@
-"""A snowflake of six relations, which the paper leaves to the future."""
+"""A snowflake of six relations, which the paper leaves to future work."""
 
 from benchmarks.figures.figure import Curves, Figure, Verdict
 from benchmarks.figures.miner.measures import share_online
 from benchmarks.figures.miner.relations import CHAINS, SNOWFLAKE
 from benchmarks.figures.miner.setting import MEMORY_SWEEP, PAPER, Setting
 
-WHY = "All relations become equally large, so that every further one takes its share of R2 and R3."
+WHY = (
+    "All relations become equally large in memory, so every further one takes some of the share of R2 and R3."
+)
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Two more inputs cost 20 points at most, and MJoin's naive extension has less."""
+    """Two more inputs cost at most 20 points, and MJoin's naive extension emits less."""
     chain, snowflake = curves["MINER, chain of four"], curves["MINER, snowflake of six"]
     loss = max(before - after for before, after in zip(chain, snowflake, strict=True))
     ratios = curves.ratios("MINER, snowflake of six", "MJoin, snowflake of six")
@@ -26,7 +28,10 @@ FIGURE = Figure(
     name="miner-snowflake",
     paper=PAPER,
     title="Share of the result before the inputs end, R5 and R6 joined with R2 and R3 of the chain",
-    claim="The paper leaves snowflakes to the future; by its chains, every further input should cost little.",
+    claim=(
+        "The paper leaves snowflakes to future work; going by its chains, every further input should cost "
+        "little."
+    ),
     sweep=MEMORY_SWEEP,
     contenders={
         "MINER, chain of four": Setting(relations=CHAINS[4]),

@@ -1,4 +1,4 @@
-"""Runs a join of many streams on a simulated clock, and counts what it delivers before its inputs end."""
+"""Runs a join of many streams on a simulated clock, and counts its results before the inputs end."""
 
 from functools import lru_cache, partial
 
@@ -12,7 +12,7 @@ from benchmarks.figures.miner.setting import BOUND, JOINS, Setting
 
 
 def share_online(setting: Setting, world: World) -> Measurement:
-    """Results before the inputs end, in percent of all."""
+    """Results before the inputs end, in percent of all results."""
     if setting.algorithm == BOUND:
         return Measurement(most_online(setting.memory, world))
     results, details = _run(setting, world)
@@ -20,14 +20,14 @@ def share_online(setting: Setting, world: World) -> Measurement:
 
 
 def buffer_most(setting: Setting, world: World) -> Measurement:
-    """The most rows that waited where a reactive phase ended, those with no room in the buffer included."""
+    """The most rows pending at the end of a reactive phase, including those with no room in the buffer."""
     _, details = _run(setting, world)
     return Measurement(details["buffer_most"], details)
 
 
 @lru_cache(maxsize=4)
 def _run(setting: Setting, world: World) -> tuple[int, dict[str, float]]:
-    """Results before the inputs end, and what explains them."""
+    """Results before the inputs end, and metrics that explain them."""
     max_new = world.scaled(MAX_NEW) if setting.algorithm == "MINER" else 0
     line = Line(setting.relations.draw(world), setting.silence, max_new, world.seed)
     results, index_share = 0, 0.0

@@ -1,4 +1,4 @@
-"""The relations of the figures: two with Zipf keys, and ones with every key once around them."""
+"""The relations of the figures: two with Zipf keys, the others around them with every key once."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""One point of a figure of a join of many streams: who joins what, in how much memory, and how it arrives."""
+"""One point of a figure on a join of many streams: the join, its inputs and arrivals, its memory."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,18 +17,18 @@ PAPER = Paper(
 )
 JOINS: dict[str, Any] = {"MINER": MINER, "MJoin": MJoin}
 BOUND = "bound"
-"""Instead of a join: what none can exceed."""
+"""Instead of a join: the upper bound."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A join as the paper has it.
+    """A join of the paper.
 
     Attributes:
         algorithm: One of `JOINS`, or `BOUND`.
         relations: What is joined.
-        memory: For tuples and what is known of them, as a share of the input.
-        silence: How long nothing arrives behind each tenth of a relation, as a share of its time.
+        memory: For tuples and their indexes, as a share of the input.
+        silence: The pause after each tenth of a relation, as a share of the time of that tenth.
         max_outer: Outer blocks of a reactive phase of MINER, of 8 KB.
     """
 
@@ -52,5 +52,5 @@ MEMORY_SWEEP: Sweep[Setting] = Sweep(
     "memory, % of the input", (5, 10, 15, 20), lambda setting, share: setting.with_(memory=share / 100)
 )
 SILENCE_SWEEP: Sweep[Setting] = Sweep(
-    "silence, % of a fragment's time", (10, 20, 30, 40, 50), lambda setting, x: setting.with_(silence=x / 100)
+    "pause, % of a fragment's time", (10, 20, 30, 40, 50), lambda setting, x: setting.with_(silence=x / 100)
 )

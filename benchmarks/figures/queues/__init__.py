@@ -1,1 +1,1 @@
-"""What the figures of joins have in common whose rows wait in a queue."""
+"""What the figures on joins with a queue of rows share."""

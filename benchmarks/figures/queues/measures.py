@@ -1,4 +1,4 @@
-"""What a point of these figures can be the measure of, measured or predicted."""
+"""What a point of these figures can show, measured or predicted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from benchmarks.figures.queues.setting import QueueSetting, Scaled
 from benchmarks.figures.simulation import Machine
 
 _PORTIONS = 60
-"""A memory full of rows comes in so many portions."""
+"""How many portions fill the memory."""
 _FEW_ROWS = 1000
 """Enough for a join that reads for every row."""
 _WARM_SHARE = 0.3
@@ -24,14 +24,14 @@ _WARM_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Served:
-    """What an operator did in the steady state, in the paper's sizes.
+    """An operator in the steady state, at the paper's sizes.
 
     Attributes:
         rows_per_second: The service rate.
-        loop_seconds: What an iteration takes.
-        loop_rows: Rows that an iteration answers.
-        loop_hits: Rows that are answered without a read meanwhile.
-        rows_waiting: Rows that wait.
+        loop_seconds: Seconds per iteration.
+        loop_rows: Rows answered per iteration.
+        loop_hits: Rows answered without a read in that time.
+        rows_waiting: Pending rows.
     """
 
     rows_per_second: float
@@ -42,34 +42,34 @@ class Served:
 
 
 def service_rate(setting: QueueSetting, world: World) -> Measurement:
-    """Rows per second when rows are always there."""
+    """Rows per second when rows are always available."""
     served = served_in(setting, world)
     return Measurement(served.rows_per_second, vars(served))
 
 
 def loop_seconds(setting: QueueSetting, world: World) -> Measurement:
-    """Seconds of an iteration."""
+    """Seconds per iteration."""
     served = served_in(setting, world)
     return Measurement(served.loop_seconds, vars(served))
 
 
 @cache
 def served_in(setting: QueueSetting, world: World) -> Served:
-    """Measured or predicted, once for all figures that want it."""
+    """Measured or predicted, once for all figures that need it."""
     return serve(setting.at(world)) if setting.model is None else predict(setting.at(world))
 
 
 def predict(scaled: Scaled) -> Served:
-    """What the model says."""
+    """The prediction of the model."""
     rows, seconds, hits = predicted_loop(scaled)
     scale = 1 if scaled.is_inlj else scaled.world.scale
     return Served(rows / seconds, seconds * scale, rows * scale, hits * scale, scaled.waiting_rows * scale)
 
 
 def serve(scaled: Scaled) -> Served:
-    """What the operator does when rows are always there, once it is warm.
+    """What the operator does when rows are always available, once it is warm.
 
-    As many rows wait whenever it begins to read. So what counts begins and ends there.
+    The same number of rows is pending whenever it begins to read, so the measurement begins and ends there.
     """
     clock = SimulatedClock()
     machine = Machine(clock, SimulatedDisk(clock, scaled.disk), simulation.ROW_SECONDS)
@@ -84,7 +84,7 @@ def serve(scaled: Scaled) -> Served:
 
 @dataclass(frozen=True)
 class _Mark:
-    """Where an operator stands after it has read."""
+    """Counters of an operator right after a read."""
 
     seconds: float
     rows: float
@@ -104,7 +104,7 @@ class _Mark:
 
 
 def _reads(operator: QueuedJoin, machine: Machine, rows: pa.RecordBatch, portion: int) -> Iterator[_Mark]:
-    """Hand all rows over; yields whenever the operator has read."""
+    """Hand over all rows; yields after every read of the operator."""
     loops = 0.0
     for first in range(0, rows.num_rows, portion):
         batch = rows.slice(first, portion)

@@ -1,4 +1,4 @@
-"""How often the papers' streams want each page of a master that is sorted by frequency."""
+"""How often the papers' streams need each page of a master sorted by frequency."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from adjoin.master.master import Master
 
 
 def page_weights(master: Master, exponent: float) -> NDArray[np.float64]:
-    """The share of the stream that wants each page, its keys by Zipf's law in the continuous form."""
+    """The share of the stream that needs each page, for the continuous form of Zipf's law."""
     edges = np.append(master.index.first, master.rows)
     return np.diff(continuous_share(edges, master.rows, exponent))
 

@@ -1,4 +1,4 @@
-"""What the cost models of adjoin say about a setting."""
+"""What adjoin's cost models predict for a setting."""
 
 from adjoin.semistream.models import hybridjoin, inlj, meshjoin, xhybridjoin
 from adjoin.semistream.models.iteration import loop_seconds
@@ -8,7 +8,7 @@ from benchmarks.figures.queues.setting import Scaled
 
 
 def predicted_loop(scaled: Scaled) -> tuple[float, float, float]:
-    """Rows and seconds of an iteration, and rows that pinned pages answer in it."""
+    """Rows and seconds per iteration, and rows that pinned pages answer in it."""
     algorithm = scaled.setting.algorithm
     if algorithm == "inlj":
         return 1.0, 1 / inlj.service_rate(scaled.constants, PAGE_BYTES), 0.0
@@ -24,7 +24,7 @@ def predicted_loop(scaled: Scaled) -> tuple[float, float, float]:
 
 
 def _rows(scaled: Scaled) -> tuple[float, int]:
-    """Rows of an iteration, and pages whose rows are looked up in it."""
+    """Rows per iteration, and pages whose rows are looked up in it."""
     form, waiting = scaled.setting.model, float(scaled.waiting_rows)
     disk_pages, pinned_pages = scaled.page_counts
     pages, rows = scaled.master.pages, float(scaled.master.rows)

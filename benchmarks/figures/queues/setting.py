@@ -1,4 +1,4 @@
-"""One point of a figure: which join, how large its parts, as the papers count memory."""
+"""One point of a figure: a join and the sizes of its parts, as the papers count memory."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,15 +24,15 @@ from benchmarks.figures.streams import ROW_BYTES, ZipfStream
 
 MEGABYTE = 1e6
 WAITING_ROW_BYTES = 32
-"""A stream row of 20 bytes and its node of the queue, in the papers."""
+"""A stream row of 20 bytes and its queue node, in the papers."""
 _HELD_ROW_BYTES = ROW_BYTES + KeyedRows.row_bytes + RowQueue.state_bytes + 17
-"""What MESHJOIN takes a row for when it divides its room."""
+"""The size of a row for MESHJOIN when it divides its memory."""
 _ROOMY = 2.0
-"""Memory that is given for what is counted: rows that left stay in it until the others close up."""
+"""Memory given per byte counted: rows that left occupy it until the queue is compacted."""
 
 _ROUNDS = {"hybridjoin": 60, "xhybridjoin": 90}
 _FEW_ROUNDS = 6
-"""Length of the stream, in memories full of rows: loads of hot pages come by chance, scans do not."""
+"""Length of the stream as a multiple of the memory: loads of hot pages are random, scans are not."""
 _MOST_ROWS = 4_000_000
 
 Model = Literal["corrected", "mean", "paper"]
@@ -41,19 +41,19 @@ Parts = Literal["tuned", "equal"]
 
 @dataclass(frozen=True)
 class QueueSetting:
-    """A join as the papers have it; all sizes are those of the paper.
+    """A join of the papers, with the papers' sizes.
 
     Attributes:
         algorithm: The operator's name.
         rows: Rows of the master.
-        memory: Bytes of waiting rows and pages together.
+        memory: Bytes of pending rows and pages together.
         skew: The exponent of the stream.
-        parts: X-HYBRIDJOIN: sizes of the pinned and the swappable part by the model, or both the best buffer
-            of HYBRIDJOIN.
-        disk_pages: Pages that are read together, if that is given.
-        pinned_pages: Pages that stay in memory, if that is given.
-        arrivals: Rows that arrive in a second; None if rows are always there.
-        model: Do not measure, but predict, by this form of the model.
+        parts: X-HYBRIDJOIN: sizes of the pinned and the swappable part from the model, or both as large as
+            the best buffer of HYBRIDJOIN.
+        disk_pages: Pages read together, if given.
+        pinned_pages: Pages that stay in memory, if given.
+        arrivals: Rows that arrive per second; None if rows are always available.
+        model: Predict with this form of the model instead of measuring.
     """
 
     algorithm: str
@@ -76,7 +76,7 @@ class QueueSetting:
 
 
 class PaperRoom(QueueRoom):
-    """Room for so many rows, whatever bytes they take."""
+    """Room for a number of rows, whatever their size."""
 
     def __init__(self, operator: QueuedJoin, rows: int) -> None:
         super().__init__(operator._pages, operator._budget)
@@ -85,21 +85,21 @@ class PaperRoom(QueueRoom):
 
     @property
     def bytes(self) -> int:
-        """What MESHJOIN divides evenly."""
+        """The bytes that MESHJOIN divides evenly."""
         return self._rows * _HELD_ROW_BYTES
 
     def has(self, more_bytes: int) -> bool:
-        """Whether rows may still come."""
+        """Whether there is room for more rows."""
         is_below = self._operator._stage.rows_waiting < self._rows
         return is_below and self._pages.make_room(more_bytes, ask_guest=False)
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """A setting at a scale: master, memory and the time that a disk takes to position are divided by it.
+    """A setting at a scale, which divides master, memory and the seek time of the disk.
 
-    So all shares are the paper's: of memory in the master, of positioning in reading, of a load in all loads.
-    Rows per second are those of the paper's sizes, rows and seconds of an iteration are divided by the scale.
+    So all ratios are the paper's: of memory to master, of seek time to read time, of one load to all loads.
+    Rows per second are those at the paper's sizes; rows and seconds per iteration are divided by the scale.
     """
 
     setting: QueueSetting
@@ -111,7 +111,7 @@ class Scaled:
 
     @property
     def is_inlj(self) -> bool:
-        """It reads a page for a row at any scale, so positioning is not divided."""
+        """INLJ reads a page per row at any scale, so its seek time is not divided."""
         return self.setting.algorithm == "inlj"
 
     @property
@@ -122,14 +122,14 @@ class Scaled:
 
     @cached_property
     def sizes(self) -> Sizes:
-        """As models want them."""
+        """In the form that models take."""
         row_bytes = self.master.pages * PAGE_BYTES / self.master.rows
         memory = self.setting.memory / self.world.scale
         return Sizes(memory, self.master.rows, row_bytes, WAITING_ROW_BYTES)
 
     @property
     def constants(self) -> CostConstants:
-        """As models want them."""
+        """In the form that models take."""
         disk = self.disk
         return CostConstants(
             disk.positioning_seconds, disk.block_seconds / BLOCK_BYTES, read_seconds=ROW_SECONDS
@@ -137,12 +137,12 @@ class Scaled:
 
     @cached_property
     def weights(self) -> Any:
-        """How often the stream wants each page."""
+        """How often the stream needs each page."""
         return page_weights(self.master, self.setting.skew)
 
     @cached_property
     def page_counts(self) -> tuple[int, int]:
-        """Pages that are read together, pages that stay in memory."""
+        """Pages read together, and pages that stay in memory."""
         setting = self.setting
         if setting.disk_pages is not None:
             pinned = setting.pinned_pages or 0
@@ -155,11 +155,11 @@ class Scaled:
 
     @property
     def waiting_rows(self) -> int:
-        """Rows that the paper's memory holds beside these pages."""
+        """Rows that the paper's memory holds next to these pages."""
         return int(self.sizes.waiting_rows(PAGE_BYTES * sum(self.page_counts)))
 
     def stream(self) -> ZipfStream:
-        """The stream, in the order of frequency."""
+        """The stream, keys numbered by frequency."""
         rounds = _ROUNDS.get(self.setting.algorithm, _FEW_ROUNDS)
         rows = min(rounds * self.waiting_rows, _MOST_ROWS) * self.world.scale
         return ZipfStream(self.setting.rows, rows, self.setting.skew, form="continuous")

@@ -1,4 +1,4 @@
-"""How long rows wait, and how long they stay, when the stream is slow."""
+"""How long rows wait, and how long they are pending, when the stream is slow."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ from workloads import ExponentialGaps
 
 _SECONDS = 40.0
 _FINER = 5
-"""Slow streams want few pages of a load, so pages must not be too coarse: a smaller scale."""
+"""Slow streams need few pages of a load, so pages must not be too coarse: a smaller scale."""
 _MOST_ROWS = 4000
-"""A join that cannot follow a stream would fall back for ever."""
+"""A join that cannot keep up with the stream would fall behind forever."""
 _WARM_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class Stays:
-    """Mean seconds of rows: from arrival until they are taken, and from then until they are joined."""
+    """Mean seconds per row: from arrival until it is taken, and from then until it is joined."""
 
     waiting: float
     processing: float
@@ -46,8 +46,8 @@ def waiting_time(setting: QueueSetting, world: World) -> Measurement:
 def processing_time(setting: QueueSetting, world: World) -> Measurement:
     """Seconds until a row that was taken is joined.
 
-    If rows are always there it follows from how many wait and how many are answered in a second. A row of
-    MESHJOIN is joined after half of its stay.
+    If rows are always available, it is the number of pending rows divided by the service rate. MESHJOIN
+    joins a row after half its stay.
     """
     if setting.arrivals is not None:
         stays = slow_stream(setting.at(replace(world, scale=max(1, world.scale // _FINER))))
@@ -60,7 +60,7 @@ def processing_time(setting: QueueSetting, world: World) -> Measurement:
 
 
 def _predicted_waiting(scaled: Scaled) -> float:
-    """Of MESHJOIN until a portion of rows is complete; of HYBRIDJOIN half of a whole load."""
+    """MESHJOIN waits until a portion of rows is complete, HYBRIDJOIN for half of a whole load."""
     load_bytes = scaled.page_counts[0] * PAGE_BYTES
     if scaled.setting.algorithm == "meshjoin":
         rows, _ = loop(scaled.sizes, scaled.constants, load_bytes)
@@ -69,7 +69,7 @@ def _predicted_waiting(scaled: Scaled) -> float:
 
 
 def slow_stream(scaled: Scaled) -> Stays:
-    """Let rows arrive independently of each other; the join takes what is there before each iteration."""
+    """Let rows arrive independently of each other; before each iteration the join takes those available."""
     clock = SimulatedClock()
     scale = 1 if scaled.is_inlj else scaled.world.scale
     disk = Cost(PAPERS_DISK.positioning_seconds, PAPERS_DISK.block_seconds * scale)
@@ -99,7 +99,7 @@ def _run(
     taken: NDArray[np.float64],
     most_rows: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Take what has arrived, at most so many rows; read once; again. Ends when all rows are taken."""
+    """Repeatedly take up to `most_rows` of the rows that have arrived and read once, until all are taken."""
     first, clock, stage = 0, machine.clock, operator._stage
     while first < rows.num_rows:
         if not stage.rows_waiting:

@@ -1,4 +1,4 @@
-"""Throughput over skew, the most frequent keys side by side."""
+"""Throughput over skew, the most frequent keys adjacent."""
 
 from benchmarks.figures.figure import REAL, SIMULATED, Curves, Figure, Sweep, Verdict
 from benchmarks.figures.measures import sustainable_rate
@@ -13,8 +13,9 @@ def verdict(curves: Curves) -> Verdict:
         number=f"from skew 0 to 1 SSIJ x {ssij:.1f}, with the paper's thresholds x {printed:.1f}, "
         f"MeshJoin x {mesh:.2f}",
         why=(
-            "What SSIJ gains is cache hits. With adjoin's defaults several times as many rows wait together, "
-            "so that it is faster at every skew and gains less: rows that arrive meanwhile need room."
+            "SSIJ gains by cache hits. With adjoin's defaults several times as many rows are pending "
+            "together, so it is faster at every skew but gains less: rows that arrive in the meantime need "
+            "room."
         ),
     )
 
@@ -22,7 +23,7 @@ def verdict(curves: Curves) -> Verdict:
 FIGURE = Figure(
     name="ssij-03",
     paper=PAPER,
-    title="Throughput over skew, memory 7.5 %, the most frequent keys side by side (NoPerm)",
+    title="Throughput over skew, memory 7.5 %, the most frequent keys adjacent (NoPerm)",
     claim="SSIJ rises strongly with skew; MeshJoin is flat or falls slightly.",
     sweep=Sweep("skew", (0.0, 0.25, 0.5, 0.75, 1.0), lambda setting, x: setting.with_stream(skew=x)),
     contenders={"SSIJ": SSIJ, PRINTED: AS_PRINTED, "MeshJoin": MESHJOIN},

@@ -1,4 +1,4 @@
-"""Throughput over memory, the most frequent keys side by side."""
+"""Throughput over memory, the most frequent keys adjacent."""
 
 from benchmarks.figures.figure import Figure
 from benchmarks.figures.measures import sustainable_rate
@@ -8,7 +8,7 @@ from benchmarks.figures.ssij.setting import PAPER
 FIGURE = Figure(
     name="ssij-05",
     paper=PAPER,
-    title="Throughput over memory for several skews, the most frequent keys side by side (NoPerm)",
+    title="Throughput over memory for several skews, the most frequent keys adjacent (NoPerm)",
     claim=CLAIM,
     sweep=memory_sweep(),
     contenders=skews("noperm"),

@@ -10,19 +10,19 @@ MANY = (1, 20, 400)
 
 
 def matching(setting: Setting, rows: int) -> Setting:
-    """A master in which every key has so many rows."""
+    """A master in which every key has this many rows."""
     return setting.with_master(per_key=rows, spread="equal").with_stream(keys=MASTER_ROWS // rows)
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Several times MeshJoin, and more the more rows match."""
+    """Several times as fast as MeshJoin, the more so the more rows match."""
     slow = [curves.ratios(f"SSIJ 1:{rows}", "MeshJoin at 9.5 MB/s, 1:1") for rows in MANY]
     fast = [max(curves.ratios(f"SSIJ 1:{rows}", "MeshJoin 1:1")) for rows in MANY]
     return Verdict(
         holds=fast[0] >= 3 and fast[-1] >= 9,
         number=(
-            f"SSIJ at most {fast[0]:.2f} (1:1) and {fast[-1]:.2f} (1:400) times MeshJoin; "
-            f"{max(slow[0]):.1f} and {max(slow[-1]):.1f} times MeshJoin at 9.5 MB/s"
+            f"SSIJ is at most {fast[0]:.2f} (1:1) and {fast[-1]:.2f} (1:400) times as fast as MeshJoin; "
+            f"{max(slow[0]):.1f} and {max(slow[-1]):.1f} times as fast as MeshJoin at 9.5 MB/s"
         ),
         why=WHY_MESHJOIN,
     )

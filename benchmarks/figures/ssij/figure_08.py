@@ -12,7 +12,7 @@ from benchmarks.figures.streams import CloudStream, LineItems
 
 
 def tpch(setting: Setting) -> Setting:
-    """Sold items with the description of the part."""
+    """Items sold, with the description of the part."""
     return replace(
         setting,
         master=Parts(factor=100),
@@ -22,12 +22,12 @@ def tpch(setting: Setting) -> Setting:
 
 
 def clouds(setting: Setting) -> Setting:
-    """Reports of December with those of April and August at the same longitude."""
+    """December reports with those of April and August at the same longitude."""
     return replace(setting, master=Clouds(20_000_000), stream=CloudStream(6_000_000), key="longitude")
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Ahead of MeshJoin, most so with little memory."""
+    """Ahead of MeshJoin, most of all with little memory."""
     fast = {what: curves.ratios(f"SSIJ, {what}", f"MeshJoin, {what}") for what in ("TPC-H", "clouds")}
     slow = {what: curves.ratios(f"SSIJ, {what}", f"MeshJoin at 9.5 MB/s, {what}") for what in fast}
     return Verdict(
@@ -37,7 +37,7 @@ def verdict(curves: Curves) -> Verdict:
             f"{slow[what][0]:.1f} to {slow[what][-1]:.1f} times MeshJoin at 9.5 MB/s"
             for what in fast
         ),
-        why=f"Parts are sold evenly, so the cache helps little; reports go by longitude. {WHY_MESHJOIN}",
+        why=f"Parts are sold evenly, so the cache helps little; reports come by longitude. {WHY_MESHJOIN}",
     )
 
 
@@ -45,7 +45,7 @@ FIGURE = Figure(
     name="ssij-08",
     paper=PAPER,
     title="Throughput over memory on TPC-H (Part and LineItem) and on cloud reports",
-    claim="SSIJ is ahead of MeshJoin, most so with little memory.",
+    claim="SSIJ is ahead of MeshJoin, most of all with little memory.",
     sweep=memory_sweep((1, 2.5, 5, 10)),
     contenders={
         f"{name}, {what}": of(setting)

@@ -30,7 +30,7 @@ _REPETITIONS = 3
 
 @dataclass(frozen=True)
 class Case:
-    """One system, with a relation of so many bytes in the paper."""
+    """One system, with a relation of this size in the paper."""
 
     join: Callable[["Case", World], float]
     relation_bytes: float = 0.0
@@ -53,7 +53,7 @@ class Case:
 
 
 def join_with_ssij(case: Case, world: World) -> float:
-    """Seconds that SSIJ takes, cold at first, for all rows of the stream."""
+    """Seconds that SSIJ takes for the whole stream, starting cold."""
     stream = pa.record_batch({"key": case.keys(world)})
     batches = [stream.slice(begin, _BATCH_ROWS) for begin in range(0, stream.num_rows, _BATCH_ROWS)]
     with tempfile.TemporaryDirectory(dir=world.data) as folder:
@@ -67,7 +67,7 @@ def join_with_ssij(case: Case, world: World) -> float:
 
 
 def join_in(system: type[Database]) -> Callable[[Case, World], float]:
-    """Seconds that a system takes when the stream lies in its memory; nan where it is not to be had."""
+    """Seconds that a system takes with the stream in its memory; nan if it is unavailable."""
 
     def join(case: Case, world: World) -> float:
         try:
@@ -90,7 +90,7 @@ def measure(case: Case, world: World) -> Measurement:
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Three times as fast as a database at least."""
+    """At least three times as fast as a database."""
     ratios = {
         name: curves.ratios("SSIJ", name)
         for name in FIGURE.contenders
@@ -98,11 +98,13 @@ def verdict(curves: Curves) -> Verdict:
     }
     return Verdict(
         holds=bool(ratios) and min(map(min, ratios.values())) >= 3,
-        number="; ".join(f"{min(of):.1f} to {max(of):.1f} times {name}" for name, of in ratios.items())
-        or "no database system was there",
+        number="; ".join(
+            f"{min(of):.1f} to {max(of):.1f} times as fast as {name}" for name, of in ratios.items()
+        )
+        or "no database system was available",
         why=(
-            "The databases read pages that the system has in memory, which no budget limits, where the "
-            "paper's waited for a disk; SSIJ reads past that, and puts its rows out."
+            "The databases read pages from the system's page cache, which no budget limits, where the "
+            "paper's had to wait for a disk; SSIJ bypasses the page cache, and emits its rows."
         ),
     )
 

@@ -11,20 +11,20 @@ LRU = "SSIJ, least recently used"
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Utility wins at every size of memory."""
+    """Utility wins at every memory size."""
     ratios = curves.ratios("SSIJ", LRU)
     return Verdict(
         holds=min(ratios) > 1,
-        number=f"by utility {min(ratios):.2f} to {max(ratios):.2f} times least recently used",
-        why="As the paper says, pages that were read for the tail of the stream push out those of its head.",
+        number=f"utility is {min(ratios):.2f} to {max(ratios):.2f} times as fast as least recently used",
+        why="As the paper says, pages read for the tail of the stream evict those of its head.",
     )
 
 
 FIGURE = Figure(
     name="ssij-11",
     paper=PAPER,
-    title="Throughput over memory with two policies of the cache, skew 1",
-    claim="Keeping pages by utility beats keeping those used last.",
+    title="Throughput over memory with two cache policies, skew 1",
+    claim="Keeping pages by utility beats keeping the most recently used ones.",
     sweep=memory_sweep(),
     contenders={
         "SSIJ": SSIJ,

@@ -14,8 +14,8 @@ def verdict(curves: Curves) -> Verdict:
         number=f"{rates[0] / top:.2f} of the best at {curves.x[0]:,.0f} rows, {rates[-1] / top:.2f} at "
         f"{curves.x[-1]:,.0f}; best {top:,.0f} rows/s at {curves.x[rates.index(top)]:,.0f}",
         why=(
-            "What is saved is processor time, which the simulated machine charges by the row; "
-            "so this is measured on a real one, and its numbers are not the same everywhere."
+            "This saves processor time, which the simulated machine charges per row; so it is measured on a "
+            "real machine, and its numbers differ from machine to machine."
         ),
     )
 
@@ -23,8 +23,8 @@ def verdict(curves: Curves) -> Verdict:
 FIGURE = Figure(
     name="ssij-12",
     paper=PAPER,
-    title="Throughput over the rows that are looked up together, temporal locality, memory 10 %",
-    claim="Throughput rises with the rows that are looked up together, up to a point.",
+    title="Throughput over the number of rows looked up together, temporal locality, memory 10 %",
+    claim="Throughput rises with the number of rows looked up together, up to a point.",
     sweep=Sweep(
         "rows that start an online phase (IB_thresh)",
         (500, 2_000, 10_000, 50_000, 250_000),

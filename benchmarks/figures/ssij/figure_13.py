@@ -1,4 +1,4 @@
-"""How many rows wait before pages are read for them."""
+"""How many rows are pending before pages are read for them."""
 
 from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
 from benchmarks.figures.measures import sustainable_rate
@@ -6,7 +6,7 @@ from benchmarks.figures.ssij.setting import PAPER, SSIJ
 
 
 def verdict(curves: Curves) -> Verdict:
-    """First a rise, then a plateau, at the end a fall."""
+    """A rise, then a plateau, and a fall at the end."""
     rates = curves["SSIJ"]
     top = max(rates)
     best = curves.x[rates.index(top)]
@@ -16,8 +16,8 @@ def verdict(curves: Curves) -> Verdict:
         number=f"best at {best:,.0f} rows ({top:,.0f} rows/s); {rates[0] / top:.2f} of that at "
         f"{curves.x[0]:,.0f}, {rates[-1] / top:.2f} at {curves.x[-1]:,.0f}",
         why=(
-            "There is a rise and a fall and no plateau between them: pages are wanted by more rows the more "
-            "rows wait, until these leave no room for those that arrive while pages are read."
+            "There is a rise and a fall but no plateau in between: more pending rows share each page that is "
+            "read, until they leave no room for those that arrive while pages are read."
         ),
     )
 
@@ -31,7 +31,7 @@ FIGURE = Figure(
         "takes much of the memory."
     ),
     sweep=Sweep(
-        "rows that wait before pages are read (SB_thresh)",
+        "pending rows that start a join phase (SB_thresh)",
         (5_000, 20_000, 100_000, 400_000, 1_000_000, 2_000_000),
         lambda setting, x: setting.with_scaled(stream_rows=int(x)),
         is_logarithmic=True,

@@ -1,4 +1,4 @@
-"""How far pages of the master are filled."""
+"""The fill factor of the master's pages."""
 
 from benchmarks.figures.figure import Curves, Figure, Sweep, Verdict
 from benchmarks.figures.measures import sustainable_rate
@@ -26,9 +26,9 @@ def verdict(curves: Curves) -> Verdict:
 FIGURE = Figure(
     name="ssij-14",
     paper=PAPER,
-    title="Throughput over the filling factor of the master's pages, skew 1",
-    claim="Throughput rises with the filling factor.",
-    sweep=Sweep("filling factor", (0.5, 0.65, 0.8, 1.0), filled),
+    title="Throughput over the fill factor of the master's pages, skew 1",
+    claim="Throughput rises with the fill factor.",
+    sweep=Sweep("fill factor", (0.5, 0.65, 0.8, 1.0), filled),
     contenders={f"SSIJ, memory {share} %": SSIJ.with_memory(share / 100) for share in (2.5, 7.5)},
     measure=sustainable_rate,
     verdict=verdict,

@@ -14,8 +14,8 @@ def verdict(curves: Curves) -> Verdict:
         number=f"best {top:,.0f} rows/s at {curves.x[rates.index(top)]:g} pages; {rates[0] / top:.2f} of "
         f"that at {curves.x[0]:g}, {rates[-1] / top:.2f} at {curves.x[-1]:g}",
         why=(
-            "Long scans do no harm here: pages are read into a landing of fixed size, a wave at a time, "
-            "and never push a cached page out before they are ranked."
+            "Long scans do no harm here: pages are read into a landing area of fixed size, a wave at a time, "
+            "and never evict a cached page before they are ranked."
         ),
     )
 

@@ -1,4 +1,4 @@
-"""What figures over memory have in common."""
+"""What the figures over memory share."""
 
 from typing import Literal
 
@@ -9,17 +9,17 @@ from benchmarks.figures.ssij.setting import MESHJOIN, SLOW, SLOW_MESHJOIN, SSIJ,
 SKEWS = (0.0, 0.5, 1.0)
 CLAIM = (
     "SSIJ rises with memory and skew, up to 6 times the throughput of MeshJoin; "
-    "close to 3000 rows a second or more at 1 % of memory."
+    "close to 3000 rows per second or more at 1 % of memory."
 )
 
 
 def memory_sweep(percents: tuple[float, ...] = (1, 2.5, 5, 10)) -> Sweep[Setting]:
-    """Memory as percents of the master."""
+    """Memory in percent of the master."""
     return Sweep("memory, % of the master", percents, lambda setting, x: setting.with_memory(x / 100))
 
 
 def skews(placement: Literal["noperm", "random"]) -> dict[str, Setting]:
-    """SSIJ at several skews; MeshJoin, which does not care, at skew 0, where all placements are one."""
+    """SSIJ at several skews; MeshJoin, which skew does not affect, at 0, where placement does not matter."""
     lines = {f"SSIJ, skew {skew:g}": SSIJ.with_stream(skew=skew, placement=placement) for skew in SKEWS}
     return {
         **lines,
@@ -36,8 +36,8 @@ def verdict(curves: Curves) -> Verdict:
     return Verdict(
         holds=rises and best >= 6,
         number=(
-            f"SSIJ at most {best:.2f} times MeshJoin, {slow:.1f} times MeshJoin at 9.5 MB/s; "
-            f"at {curves.x[0]:g} % {least[0]:,.0f} (skew 0) to {least[-1]:,.0f} rows/s (skew 1)"
+            f"SSIJ is at most {best:.2f} times as fast as MeshJoin, {slow:.1f} times as fast as MeshJoin at "
+            f"9.5 MB/s; at {curves.x[0]:g} % {least[0]:,.0f} (skew 0) to {least[-1]:,.0f} rows/s (skew 1)"
         ),
         why=WHY_MESHJOIN,
     )

@@ -41,8 +41,8 @@ SLOW_MESHJOIN = replace(MESHJOIN, disk=Cost(PAPERS_DISK.positioning_seconds, BLO
 PRINTED = "SSIJ, thresholds of the paper"
 SLOW = "MeshJoin at 9.5 MB/s"
 WHY_MESHJOIN = (
-    "MeshJoin keeps rows in all of its memory and reads the master at the speed of the disk; "
-    "the paper's read a tenth of that, see above."
+    "MeshJoin fills all of its memory with rows and reads the master at the speed of the disk; "
+    "the paper's MeshJoin read at a tenth of that speed, see above."
 )
 
 LOCAL = replace(
@@ -51,4 +51,4 @@ LOCAL = replace(
     stream=LocalStream(keys=MASTER_ROWS // 16, intervals=20, interval_rows=2_000_000),
     memory=0.1,
 )
-"""Of the stream, another twentieth of the keys is wanted in every interval."""
+"""In every interval the stream needs a different twentieth of the keys."""

@@ -1,4 +1,4 @@
-"""Bursts: how long rows may arrive faster than the highest rate that can be kept."""
+"""Bursts: how long rows may arrive faster than the highest sustainable rate."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,20 +12,20 @@ from benchmarks.figures.simulation import highest_rate
 from benchmarks.figures.ssij.setting import LOCAL, PAPER
 
 PAPERS = (700, 562, 400, 225)
-"""Milliseconds of the paper's bursts."""
+"""The length of the paper's bursts in milliseconds."""
 BEGIN, END = 0.425, 0.45
-"""Shares of the stream: a burst begins in the middle of an interval, and is over when that is."""
+"""Shares of the stream: a burst begins in the middle of an interval and ends with it at the latest."""
 
 
 @dataclass(frozen=True)
 class Burst:
-    """Rows that arrive at a constant rate, but for a time in which they come faster.
+    """Rows that arrive at a constant rate, except for a burst.
 
     Attributes:
         nominal: Rows per second.
         percent: How much faster.
         seconds: How long.
-        rows: Of the whole stream, of which the first ones may be over.
+        rows: Rows of the whole stream, of which the first may have passed.
     """
 
     nominal: float
@@ -49,7 +49,7 @@ def nominal_rate(world: World) -> float:
 
 
 def longest_burst(percent: float, world: World) -> Measurement:
-    """Milliseconds, times the scale, for which rows find room."""
+    """The longest burst without overflow, in milliseconds times the scale."""
     nominal, trial = nominal_rate(world), Trial(LOCAL, world)
     rows = trial.stream.rows.slice(0, int(END * len(trial.stream)))
     stream = replace(trial.stream, rows=rows)
@@ -63,7 +63,7 @@ def longest_burst(percent: float, world: World) -> Measurement:
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Each for as long as in the paper, or longer."""
+    """Each at least as long as in the paper."""
     durations = curves["SSIJ"]
     return Verdict(
         holds=all(here >= paper for here, paper in zip(durations, PAPERS, strict=True)),
@@ -73,8 +73,8 @@ def verdict(curves: Curves) -> Verdict:
             for percent, duration in zip(curves.x, durations, strict=True)
         ),
         why=(
-            "Here a burst is absorbed to the end of its interval, where the measurement stops: by then "
-            "nearly all rows find their pages cached, and those that arrive may have half of the memory."
+            "Here a burst is absorbed until the end of its interval, where the measurement stops: by then "
+            "nearly all rows find their pages cached, and arriving rows may use half of the memory."
         ),
     )
 
@@ -82,7 +82,7 @@ def verdict(curves: Curves) -> Verdict:
 FIGURE = Figure(
     name="ssij-table-3",
     paper=PAPER,
-    title="How long rows may arrive faster than at the nominal rate, temporal locality, memory 10 %",
+    title="How long rows may arrive faster than the nominal rate, temporal locality, memory 10 %",
     claim="Bursts of +10, 25, 50 and 70 % are absorbed for 700, 562, 400 and 225 ms.",
     sweep=Sweep("burst, % above the nominal rate", (10, 25, 50, 70), lambda _, percent: percent),
     contenders={"SSIJ": 0.0},

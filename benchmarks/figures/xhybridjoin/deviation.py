@@ -1,4 +1,4 @@
-"""How far models are from what is measured."""
+"""How far the models are from the measurements."""
 
 from benchmarks.figures.figure import Curves, Verdict
 from benchmarks.figures.queues.setting import QueueSetting
@@ -8,7 +8,7 @@ MEASURED = "measured"
 
 
 def contenders(setting: QueueSetting) -> dict[str, QueueSetting]:
-    """Measured, and by both forms of the model."""
+    """The measurement, and both forms of the model."""
     return {
         MEASURED: setting,
         CORRECTED: setting.with_(model="corrected"),
@@ -17,7 +17,7 @@ def contenders(setting: QueueSetting) -> dict[str, QueueSetting]:
 
 
 def verdict(curves: Curves) -> Verdict:
-    """Whether the printed model is as close as the paper says, or near it."""
+    """Whether the printed model is about as close as the paper says."""
     corrected, printed = (
         max(abs(ratio - 1) for ratio in curves.ratios(name, MEASURED)) for name in (CORRECTED, PRINTED)
     )

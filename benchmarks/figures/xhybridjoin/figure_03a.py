@@ -7,7 +7,7 @@ from benchmarks.figures.xhybridjoin.setting import JOINS, PAPER, X
 
 
 def verdict(curves: Curves) -> Verdict:
-    """The best with every memory; the others lie close together."""
+    """The best with every memory size; the others are close together."""
     over_hybrid, over_mesh = (curves.ratios(X, name) for name in ("HYBRIDJOIN", "MESHJOIN"))
     hybrid, second = curves.ratios("HYBRIDJOIN", "MESHJOIN"), curves.ratios("R-MESHJOIN", "MESHJOIN")
     return Verdict(
@@ -17,7 +17,7 @@ def verdict(curves: Curves) -> Verdict:
         number=f"X-HYBRIDJOIN {min(over_hybrid):.2f} to {max(over_hybrid):.2f} times HYBRIDJOIN; "
         f"HYBRIDJOIN {min(hybrid):.2f} to {max(hybrid):.2f} times MESHJOIN; R-MESHJOIN {min(second):.2f} "
         f"to {max(second):.2f} times MESHJOIN",
-        why="With much memory all come close to the million rows a second that the processor can do here.",
+        why="With much memory all approach the million rows per second that the processor can do here.",
     )
 
 
@@ -26,7 +26,7 @@ FIGURE = Figure(
     paper=PAPER,
     title="Service rate over memory, master of 2 million rows",
     claim=(
-        "X-HYBRIDJOIN is significantly better with every memory; HYBRIDJOIN is slightly better than "
+        "X-HYBRIDJOIN is significantly better with every memory size; HYBRIDJOIN is slightly better than "
         "MESHJOIN and R-MESHJOIN, which are alike."
     ),
     sweep=MEMORY_SWEEP,

@@ -1,4 +1,4 @@
-"""What the pinned part answers."""
+"""How many rows the pinned part answers."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ BEST, SMALL = "best parts for HYBRIDJOIN", "parts of 2 pages, model"
 
 
 def answered(setting: QueueSetting, world: World) -> Measurement:
-    """Million rows that pinned pages answer in 4000 iterations."""
+    """Millions of rows that pinned pages answer in 4000 iterations."""
     served = served_in(setting, world if setting.model is None else replace(world, scale=1))
     return Measurement(_ITERATIONS * served.loop_hits / 1e6, vars(served))
 
@@ -27,8 +27,8 @@ def verdict(curves: Curves) -> Verdict:
         f"{best[0]:,.0f} and {best[-1]:,.0f} million with the best parts",
         why=(
             "The paper does not say how large its parts were. Of the sizes 1, 2, 4 and 8 pages of 8 KB, 2 "
-            "give both of its numbers; the best for a plain disk are three hundred times as large, and "
-            "answer the more."
+            "pages give both of its numbers; the best size for a plain disk is three hundred times as large, "
+            "and answers more rows accordingly."
         ),
     )
 

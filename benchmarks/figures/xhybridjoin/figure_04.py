@@ -8,7 +8,7 @@ SWAPPABLE = (50, 200, 400, 1600)
 
 
 def name_of(pages: int) -> str:
-    """Of the curve."""
+    """The name of the curve."""
     return f"{pages} swappable pages"
 
 
@@ -24,7 +24,7 @@ def verdict(curves: Curves) -> Verdict:
         number=f"best {max(tops):,.0f} rows/s with {SWAPPABLE[tops.index(max(tops))]} swappable and "
         f"{best:g} pinned pages; at the ends at most {over_pinned:.2f} of that over pinned, "
         f"{over_swappable:.2f} over swappable pages",
-        why="The top is flat; the corrected model finds it, see figures 6a and 6b.",
+        why="The maximum is flat; the corrected model finds it, see figures 6a and 6b.",
     )
 
 
@@ -32,7 +32,7 @@ FIGURE = Figure(
     name="xhybridjoin-04",
     paper=PAPER,
     title="Service rate over the sizes of the pinned and the swappable part, memory 50 MB",
-    claim="The service rate rises with both parts up to a size, and falls beyond.",
+    claim="The service rate rises with both parts up to a certain size, and falls beyond it.",
     sweep=Sweep(
         "pinned pages",
         (50, 200, 800, 1600, 3200),

@@ -1,4 +1,4 @@
-"""The model against measurement, over the swappable part."""
+"""Model and measurement over the size of the swappable part."""
 
 from benchmarks.figures.figure import Figure, Sweep
 from benchmarks.figures.queues.measures import service_rate

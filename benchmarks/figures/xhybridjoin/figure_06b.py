@@ -1,4 +1,4 @@
-"""The model against measurement, over the pinned part."""
+"""Model and measurement over the size of the pinned part."""
 
 from benchmarks.figures.figure import Figure, Sweep
 from benchmarks.figures.queues.measures import service_rate

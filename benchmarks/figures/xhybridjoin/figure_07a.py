@@ -1,4 +1,4 @@
-"""Tuning, over the size of the master."""
+"""Tuning over the size of the master."""
 
 from benchmarks.figures.figure import Figure
 from benchmarks.figures.hybridjoin.setting import MASTER_SWEEP
@@ -10,7 +10,7 @@ FIGURE = Figure(
     name="xhybridjoin-07a",
     paper=PAPER,
     title="Service rate with and without tuning over the size of the master, memory 50 MB",
-    claim="X-HYBRIDJOIN is significantly better with tuning for every size of the master.",
+    claim="X-HYBRIDJOIN is significantly better with tuning for every master size.",
     sweep=MASTER_SWEEP,
     contenders=CONTENDERS,
     measure=service_rate,

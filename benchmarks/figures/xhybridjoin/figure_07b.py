@@ -1,4 +1,4 @@
-"""Tuning, over memory."""
+"""Tuning over memory."""
 
 from benchmarks.figures.figure import Figure
 from benchmarks.figures.hybridjoin.setting import MEMORY_SWEEP
@@ -10,7 +10,7 @@ FIGURE = Figure(
     name="xhybridjoin-07b",
     paper=PAPER,
     title="Service rate with and without tuning over memory, master of 2 million rows",
-    claim="X-HYBRIDJOIN is significantly better with tuning with every memory.",
+    claim="X-HYBRIDJOIN is significantly better with tuning for every memory size.",
     sweep=MEMORY_SWEEP,
     contenders=CONTENDERS,
     measure=service_rate,

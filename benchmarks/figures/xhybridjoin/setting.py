@@ -27,9 +27,9 @@ JOINS = {
 
 CORRECTED, PRINTED = "model, corrected", "model, equation 9"
 DISK_PAGES, PINNED_PAGES = 400, 1600
-"""About the best, by the corrected model."""
+"""About the best sizes, by the corrected model."""
 
 WHY_EQUATION_9 = (
-    "Equation 9 takes the variance of a binomial distribution for its mean, and the load of the oldest "
-    "row for an average one; with both corrected the model agrees, see docs/cost_models.md."
+    "Equation 9 uses the variance of a binomial distribution instead of its mean, and takes the load of the "
+    "oldest row for an average one; with both corrected, the model agrees, see docs/cost_models.md."
 )

@@ -1,4 +1,4 @@
-"""adjoin: `enrich` over a built master, with its default routing."""
+"""adjoin: `enrich` with a master and default routing."""
 
 from typing import ClassVar
 
@@ -10,13 +10,13 @@ from benchmarks.spark.contenders.routing import ROUTED_PLAN
 
 
 class Enrich(Contender):
-    """Routed by ranges of keys, joined by SSIJ in page memory that stays warm."""
+    """Routed by key ranges, joined by SSIJ in page memory that stays warm."""
 
     name: ClassVar[str] = "enrich"
     store: ClassVar[str] = "adjoin"
     settings: ClassVar[str] = (
         '`adjoin.enrich(stream, master, on="key", memory=...)`, inner, routed; memory is 5 % of the master; '
-        "pages of 8 KiB, direct I/O: the system's page cache holds none of them"
+        "pages of 8 KiB, direct I/O, so none of them is in the system's page cache"
     )
     plan: ClassVar[PlanRule] = PlanRule(has=ROUTED_PLAN, lacks=("Join",))
 
@@ -31,5 +31,5 @@ class Enrich(Contender):
         )
 
     def held_bytes(self) -> int | None:
-        """The budget, page index and all working memory included."""
+        """The budget, including page index and all working memory."""
         return self.setup.memory_bytes

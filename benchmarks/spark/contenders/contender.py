@@ -1,4 +1,4 @@
-"""What a contender has to offer."""
+"""The interface of a contender."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ OUTPUT_TYPES = f"{STREAM_TYPES}, surrogate long, price double, text string"
 
 @dataclass(frozen=True)
 class Setup:
-    """What a contender starts with."""
+    """What a contender is given."""
 
     spark: SparkSession
     master: Path
@@ -28,7 +28,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class PlanRule:
-    """What the plan of a micro-batch must contain, and what it must not."""
+    """What the plan of a micro-batch must and must not contain."""
 
     has: tuple[str, ...]
     lacks: tuple[str, ...] = field(default=())
@@ -38,11 +38,11 @@ class Contender(ABC):
     """A way to join a stream of sales with the master."""
 
     name: ClassVar[str]
-    store: ClassVar[str]  # the form of the master that it reads; empty if it reads none
+    store: ClassVar[str]  # the form of the master it reads; empty if it reads none
     settings: ClassVar[str]
     plan: ClassVar[PlanRule]
     driver_memory: ClassVar[str] = "4g"
-    joins: ClassVar[bool] = True  # an identity puts constants where the master's columns would be
+    joins: ClassVar[bool] = True  # an identity has constants in place of the master's columns
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -52,8 +52,8 @@ class Contender(ABC):
         """The stream's columns, then the master's without the key."""
 
     def held_bytes(self) -> int | None:
-        """Memory in which rows of the master are kept between micro-batches, where it is known."""
+        """Memory that holds rows of the master between micro-batches, where it is known."""
         return None
 
-    def close(self) -> None:  # noqa: B027  # most keep nothing
-        """Let go of what is kept."""
+    def close(self) -> None:  # noqa: B027  # most hold nothing
+        """Release what it holds."""

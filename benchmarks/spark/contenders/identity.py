@@ -1,4 +1,4 @@
-"""No join at all: what the way through Python costs, with output as wide as a join's."""
+"""No join at all: the cost of the way through Python, with output as wide as a join's."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -24,7 +24,7 @@ def widen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Identity(Contender):
-    """The source's partitions as they are."""
+    """The source's partitions, unchanged."""
 
     name: ClassVar[str] = "identity"
     store: ClassVar[str] = ""
@@ -40,11 +40,11 @@ class Identity(Contender):
 
 
 class RoutedIdentity(Identity):
-    """The same behind the routing of `enrich`."""
+    """The same after the routing of `enrich`."""
 
     name: ClassVar[str] = "identity routed"
     settings: ClassVar[str] = (
-        "`identity` behind the routing of `enrich`: "
+        "`identity` after the routing of `enrich`: "
         "`repartitionByRange(n, xxhash64(page group), key, xxhash64(all columns))`"
     )
     plan: ClassVar[PlanRule] = PlanRule(has=ROUTED_PLAN, lacks=("Join",))

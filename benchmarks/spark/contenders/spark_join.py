@@ -13,13 +13,13 @@ _MERGE_PARTITIONS = 16
 
 
 class SparkBroadcast(Contender):
-    """The micro-batch is sent to all tasks, and each of them streams its part of the master past it."""
+    """The micro-batch is broadcast to all tasks, and each of them scans its part of the master."""
 
     name: ClassVar[str] = "spark broadcast stream"
     store: ClassVar[str] = "parquet"
     settings: ClassVar[str] = (
         "`broadcast(stream).join(master, 'key')`, master read from Parquet as Spark writes it by default "
-        "(sorted, snappy), in the page cache of the system"
+        "(sorted, snappy), in the system's page cache"
     )
     plan: ClassVar[PlanRule] = PlanRule(
         has=("BroadcastHashJoin", "BuildLeft"), lacks=("SortMergeJoin", "InMemoryTableScan")
@@ -34,7 +34,7 @@ class SparkBroadcast(Contender):
 
 
 class SparkMerge(SparkBroadcast):
-    """Both sides are shuffled and sorted, the master too."""
+    """Both sides are shuffled and sorted, including the master."""
 
     name: ClassVar[str] = "spark sort-merge"
     settings: ClassVar[str] = (
@@ -48,17 +48,17 @@ class SparkMerge(SparkBroadcast):
         return stream.hint("merge").join(self._master(), "key")
 
     def close(self) -> None:
-        """Give the session back as it was."""
+        """Restore the session's settings."""
         self.setup.spark.conf.set("spark.sql.shuffle.partitions", CORES)
 
 
 class SparkCached(SparkBroadcast):
-    """The master is in Spark's memory; it is still scanned in every micro-batch, and never seen updated."""
+    """The master is in Spark's memory; every micro-batch still scans it and never sees its updates."""
 
     name: ClassVar[str] = "spark cached master"
     settings: ClassVar[str] = (
         "`broadcast(stream).join(master.persist(), 'key')`, storage level MEMORY_AND_DISK_DESER (default), "
-        "heap of 8 GB, filled before the stream starts; its memory is in the table"
+        "heap of 8 GB, filled before the stream starts; the table shows its memory"
     )
     plan: ClassVar[PlanRule] = PlanRule(has=("BroadcastHashJoin", "BuildLeft", "InMemoryTableScan"))
     driver_memory: ClassVar[str] = "8g"
@@ -69,11 +69,11 @@ class SparkCached(SparkBroadcast):
         self._cached.count()
 
     def join(self, stream: DataFrame) -> DataFrame:
-        """Join with what is persisted."""
+        """Join with the persisted master."""
         return functions.broadcast(stream).join(self._cached, "key")
 
     def held_bytes(self) -> int | None:
-        """What Spark says that its storage holds."""
+        """The memory of Spark's storage, by its own account."""
         kept = self.setup.spark.sparkContext._jsc.sc().getRDDStorageInfo()
         spilled = sum(each.diskSize() for each in kept)
         if spilled:

@@ -1,7 +1,7 @@
-"""A store that a Python worker asks: DuckDB and LMDB behind `mapInArrow`.
+"""Stores queried by a Python worker: DuckDB and LMDB behind `mapInArrow`.
 
-A task's rows go to the store in one query, as both gain from it. What is opened stays open for the life of
-the worker, which serves many tasks.
+A task's rows are sent to the store in one query, because both benefit from it. Connections stay open for the
+life of the worker, which serves many tasks.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def ask_duckdb(batches: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.Reco
 
 
 def ask_lmdb(batches: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
-    """Look up all keys of a task, and put the values beside its rows."""
+    """Look up all keys of a task, and append the values to its rows."""
     rows = list(batches)
     if rows:
         table = pa.Table.from_batches(rows).combine_chunks()
@@ -61,7 +61,7 @@ def ask_lmdb(batches: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.Record
 
 
 class Duckdb(Contender):
-    """A database file, one connection of one thread per worker."""
+    """A database file, with one single-threaded connection per worker."""
 
     name: ClassVar[str] = "duckdb"
     store: ClassVar[str] = "duckdb"
@@ -72,24 +72,24 @@ class Duckdb(Contender):
     plan: ClassVar[PlanRule] = PlanRule(has=("MapInArrow",), lacks=("Exchange", "Join"))
 
     def join(self, stream: DataFrame) -> DataFrame:
-        """Ask DuckDB."""
+        """Query DuckDB."""
         return stream.mapInArrow(partial(ask_duckdb, path=str(self.setup.master)), OUTPUT_TYPES)
 
 
 class RoutedDuckdb(Duckdb):
-    """Behind the routing, so that a worker asks for neighbouring keys."""
+    """After the routing, so that a worker asks for neighboring keys."""
 
     name: ClassVar[str] = "duckdb routed"
-    settings: ClassVar[str] = "`duckdb` behind the routing of `enrich`"
+    settings: ClassVar[str] = "`duckdb` after the routing of `enrich`"
     plan: ClassVar[PlanRule] = PlanRule(has=ROUTED_PLAN, lacks=("Join",))
 
     def join(self, stream: DataFrame) -> DataFrame:
-        """Route, then ask."""
+        """Route, then query."""
         return super().join(routed(stream, self.setup.partitions))
 
 
 class Lmdb(Contender):
-    """A memory-mapped B+tree, rows packed as values of fixed width."""
+    """A memory-mapped B+tree, with rows packed as fixed-width values."""
 
     name: ClassVar[str] = "lmdb"
     store: ClassVar[str] = "lmdb"
@@ -100,5 +100,5 @@ class Lmdb(Contender):
     plan: ClassVar[PlanRule] = PlanRule(has=("MapInArrow",), lacks=("Exchange", "Join"))
 
     def join(self, stream: DataFrame) -> DataFrame:
-        """Ask LMDB."""
+        """Query LMDB."""
         return stream.mapInArrow(partial(ask_lmdb, path=str(self.setup.master)), OUTPUT_TYPES)

@@ -1,4 +1,4 @@
-"""The transformations of a warehouse load on top of `enrich`: from DataFrame to DataFrame."""
+"""The steps of a warehouse load, built on `enrich`: DataFrame in, DataFrame out."""
 
 from adjoin.etl.apply_changes import apply_changes
 from adjoin.etl.deduplicate import deduplicate

@@ -1,4 +1,4 @@
-"""`apply_changes`: a master that follows a change stream."""
+"""`apply_changes`: keep a master up to date from a change stream."""
 
 import datetime
 import os
@@ -29,32 +29,31 @@ def apply_changes(
     keep: int | None = 10,
     keep_for: str | datetime.timedelta | None = None,
 ) -> Callable[[DataFrame, int], None]:
-    """Make a body for `foreachBatch` that applies a change stream to a master, exactly once.
+    """Make a `foreachBatch` function that applies a change stream to a master, exactly once.
 
-    How it works: every micro-batch becomes a version of the master, which says in the same commit which
-    micro-batch it was; one that is repeated is found there and does nothing. If another writer was
-    faster, the changes are applied to what he has left.
+    How it works: every micro-batch becomes a version of the master, and the same commit records which
+    micro-batch it was; a repeated one is found there and skipped. If another writer commits first, the
+    changes are applied on top of that version.
 
     Args:
-        master: The master, or the path of one.
-        name: A name for this stream of changes; a new checkpoint, whose micro-batches are counted from 0
-            again, needs a new name.
-        order_by: Columns that say in which order changes of one key in one micro-batch were made, see
-            `Master.apply`.
+        master: The master, or its path.
+        name: A name for this change stream; a new checkpoint, which counts micro-batches from 0 again,
+            needs a new name.
+        order_by: Columns that order the changes of one key within a micro-batch, see `Master.apply`.
         sequence: The column that says when a change was made. The greatest value wins, in whichever
             micro-batch it comes; without it, a late change overwrites newer ones. See `Master.apply`.
-        tombstones: For how long deletes with a sequence are remembered, at least, so that an older change
-            that comes after one does not bring the row back; None: for ever.
+        tombstones: How long deletes with a sequence are remembered, at least, so that an older change
+            that arrives later does not bring the row back; None: forever.
         evolve: Add columns that the changes have and the master lacks, see `Master.apply`.
-        memory: What the work may hold at once, see `Master.apply`.
-        keep: How many of the newest versions stay, see `Master.apply`, which also says when fewer stay and
-            how the master is kept small. None: no upkeep; call `compact` and `vacuum` yourself.
-        keep_for: Versions younger than this stay too, such as "12 hours".
+        memory: The most memory used at once, see `Master.apply`.
+        keep: How many of the newest versions to keep, see `Master.apply`, which also says when fewer are
+            kept and how the master is kept small. None: no upkeep; call `compact` and `vacuum` yourself.
+        keep_for: Also keep versions younger than this, such as "12 hours".
 
     Returns:
         A function of a batch DataFrame and its number. Its rows have a column `_op` and the master's
         columns, see `Master.apply`. An upsert replaces the whole row: if the master holds surrogates,
-        give the changes theirs first, as in the example.
+        add them to the changes first, as in the example.
 
     Raises:
         OptionError: The name is empty, or belongs to another checkpoint.
@@ -68,7 +67,7 @@ def apply_changes(
         ...     batch = adjoin.etl.surrogate_keys(batch, "/warehouse/products", **products)
         ...     apply_changes("/warehouse/products", "product feed")(batch, batch_id)
 
-    Cost: that of `Master.apply` for each micro-batch.
+    Cost: that of `Master.apply`, per micro-batch.
     """
     path = master.path if isinstance(master, Master) else Home(master).path
     if not (isinstance(name, str) and name):
@@ -102,7 +101,7 @@ def apply_changes(
                     keep=keep,
                     keep_for=keep_for,
                 ).close()
-            if retention is not None:  # what was open until now can go too
+            if retention is not None:  # the version that was open until now can be removed too
                 vacuum_after_commit(home, retention)
 
         in_turn(home, txn, attempt)
@@ -111,7 +110,7 @@ def apply_changes(
 
 
 def _query_behind(changes: DataFrame, name: str) -> dict[str, int]:
-    """A mark that is another one for every checkpoint, where Spark tells."""
+    """A mark that differs for every checkpoint; none where Spark does not reveal the query."""
     micro_batch = MicroBatch.around(changes)
     if micro_batch is None:
         return {}
@@ -119,14 +118,14 @@ def _query_behind(changes: DataFrame, name: str) -> dict[str, int]:
 
 
 def _refuse_other_checkpoints(home: Home, txn: tuple[str, int], marks: dict[str, int]) -> None:
-    """Micro-batches of another checkpoint would pass for repetitions, and their changes would be lost."""
+    """Micro-batches of another checkpoint would look like repetitions, and their changes would be lost."""
     name, number = txn
     pinned = home.pin()
     with pinned.lock:
         newest, known = pinned.manifest.numbered.get(name, -1), pinned.manifest.marks
-    # Spark repeats the newest micro-batch only.
+    # Spark only ever repeats the newest micro-batch.
     if number < newest or any(known.get(mark, value) != value for mark, value in marks.items()):
         raise OptionError(
-            f"micro-batch {number} of {name!r} is of another checkpoint than those that {home.path} has, "
-            f"up to {newest}; give that another name"
+            f"micro-batch {number} of {name!r} comes from another checkpoint than those already in "
+            f"{home.path}, up to {newest}; give the new checkpoint another name"
         )

@@ -1,4 +1,4 @@
-"""One row of each key, the same one whenever and wherever it is chosen."""
+"""One row per key, the same one every time."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ _PLACE = "_adjoin_place"
 
 
 def one_per_key(df: DataFrame, keys: Sequence[str], order: Sequence[Column] = ()) -> DataFrame:
-    """The first row of each key in this order; ties go to the smallest row, nulls being the greatest.
+    """The first row of each key in this order; ties go to the smallest row, nulls last.
 
-    Rows with a null in the key all stay: nobody knows whether they are the same.
+    All rows with a null in the key are kept: whether they are duplicates is unknown.
     """
     row = [comparable(field) for field in df.schema]
     known = has_key(keys)
-    # Rows without a key are spread, else they would all be sorted by one task.
+    # Spread the rows without a key, or a single task would sort them all.
     apart = F.when(~known, F.xxhash64(*row))
     window = Window.partitionBy(*[comparable(df.schema[name]) for name in keys], apart)
     place = F.row_number().over(window.orderBy(*order, *[value.asc_nulls_last() for value in row]))
@@ -32,7 +32,7 @@ def one_per_key(df: DataFrame, keys: Sequence[str], order: Sequence[Column] = ()
 
 
 def key_columns(df: DataFrame, master: Master, on: On) -> tuple[str, ...]:
-    """Columns of the DataFrame with the master's key, in the master's order."""
+    """The DataFrame's key columns, in the order of the master's key."""
     keys = make_spec(master, found_key(df, master.key, on), "anti").predicate.columns
     return tuple(require_columns(df, keys, "on"))
 
@@ -46,7 +46,7 @@ def has_key(keys: Sequence[str]) -> Column:
 
 
 def comparable(field: StructField) -> Column:
-    """Values of a column, equal to Spark exactly where they are the same."""
+    """The column in a form that Spark finds equal exactly where the values are identical."""
     return _comparable(column(field.name), field.dataType)
 
 
@@ -63,17 +63,17 @@ def _comparable(value: Column, type_: DataType) -> Column:
     if isinstance(type_, StructType):
         fields = [_comparable(value[field.name], field.dataType).alias(field.name) for field in type_]
         return F.when(value.isNotNull(), F.struct(*fields))
-    return value.cast("string")  # a variant, whose text says everything
+    return value.cast("string")  # a variant, whose string form is complete
 
 
 def order_of(df: DataFrame, order_by: Order | None) -> list[Column]:
-    """The expressions to sort by; a name sorts upwards, nulls last."""
+    """The expressions to sort by; a name sorts ascending, nulls last."""
     if order_by is None:
         return []
     given = [order_by] if isinstance(order_by, str | Column) else list(order_by)
     for one in given:
         if not isinstance(one, str | Column):
-            raise OptionError(f"order_by={one!r}: give names of columns, or columns")
+            raise OptionError(f"order_by={one!r}: give column names or columns")
     return [
         column(*require_columns(df, [one], "order_by")).asc_nulls_last() if isinstance(one, str) else one
         for one in given
@@ -81,7 +81,7 @@ def order_of(df: DataFrame, order_by: Order | None) -> list[Column]:
 
 
 def require_columns(df: DataFrame, names: Sequence[str], option: str) -> list[str]:
-    """The columns of the DataFrame with these names, as it spells them, or a SchemaError."""
+    """These columns as the DataFrame spells them; a SchemaError if one is missing."""
     found = found_names(df, names, df.columns)
     missing = [name for name in found if name not in df.columns]
     if missing:

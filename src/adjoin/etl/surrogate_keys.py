@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -34,44 +34,55 @@ def surrogate_keys(
     keep_natural: bool = False,
     unknown_key: int | None = None,
     txn: tuple[str, int] | None = None,
-    **options: Any,
+    memory: int | str = "256MB",
+    algorithm: str = "ssij",
+    partitions: int | None = None,
+    route: str = "range",
+    records: str | os.PathLike[str] | None = None,
+    name: str | None = "surrogate_keys",
 ) -> DataFrame:
-    """Replace natural keys by warehouse keys; a natural key never seen gets a new one.
+    """Replace natural keys with warehouse keys, and issue a new one for each natural key not seen before.
 
     How it works: the master is a dimension, or just the mapping: its key is the natural key, and its
-    column `key` the surrogate. The natural keys of the batch that it lacks are sorted, numbered from the
-    highest number ever issued, and applied, all before this function returns. The DataFrame that it
-    returns is the join with exactly the version that holds them. A batch that is repeated issues nothing
-    and is joined with the same version, so it gets the same keys, whatever has happened to the master
-    since. The highest number is kept in `Master.marks` and never falls, so a key that was deleted is not
-    given to another; until the first key is issued it is the greatest that the master holds. From then
-    on keys are to come from here only. Streams that issue keys into one master take turns.
+    column `key` the surrogate. Before this function returns, it sorts the natural keys of the batch that
+    the master lacks, numbers them on from the highest surrogate ever issued, and applies them. The
+    DataFrame it returns is the join with exactly the version that holds them. A repeated batch issues
+    nothing and is joined with the same version, so it gets the same keys, whatever has happened to the
+    master since. The highest surrogate is kept in `Master.marks` and never falls, so the surrogate of a
+    deleted row is never reused; until the first one is issued, it is the greatest in the master. From
+    then on, all surrogates must come from this function. Streams that issue keys into the same master
+    take turns.
 
     Args:
-        df: The facts: a batch DataFrame, such as `foreachBatch` hands out. It is computed more than once,
-            so its rows must be the same each time: persist it if a function in it is not deterministic.
-        master: A master with exactly one row for each natural key, or the path of one.
+        df: The facts: a batch DataFrame, such as the one `foreachBatch` passes. It is computed more than
+            once and must have the same rows each time: persist it if it is not deterministic.
+        master: A master with exactly one row for each natural key, or its path.
         on: Natural key: a name, a list of names, or `{"column of df": "master column"}`.
-        key: The master's column of whole numbers with the surrogate; the result has it under this name.
-        attributes: Columns that `df` and the master share and that a new row of the master gets from the
-            batch; of several rows with the key from the smallest, nulls being the greatest. All other
-            columns are null until the dimension's own load brings them.
-        keep_natural: Keep the natural key columns beside the surrogate.
+        key: The master's integer column with the surrogate; the result has it under this name.
+        attributes: Columns of both `df` and the master that a new master row takes from the batch; if
+            several rows have the key, from the smallest, nulls sorting last. All other columns are null
+            until the dimension's own load fills them.
+        keep_natural: Keep the natural key columns next to the surrogate.
         unknown_key: The surrogate of rows with a null in the natural key, often -1 or 0; null by default.
         txn: Name and number of the change, `("sales", batch_id)`. By default those of the micro-batch,
-            which Spark tells on classic, in the thread that runs the `foreachBatch` body. A name belongs
-            to one call in the body and to one checkpoint.
-        **options: Options of `enrich`: `memory`, `algorithm`, `partitions`, `route`, `name`. Under the name,
-            "surrogate_keys" by default, `EnrichListener` hears of both joins, that for new keys first.
+            which only classic Spark reveals, in the thread that runs the `foreachBatch` body. Use a name
+            for one call in the body and for one checkpoint only.
+        memory: See `enrich`, which documents this option and all that follow.
+        algorithm: See `enrich`.
+        partitions: See `enrich`.
+        route: See `enrich`.
+        records: See `enrich`.
+        name: See `enrich`. `EnrichListener` reports both joins under this name, the one that looks for
+            new keys first.
 
     Returns:
-        All rows of `df`, without the natural key columns, with the surrogate as last column.
+        All rows of `df`, without the natural key columns, with the surrogate as the last column.
 
     Raises:
-        OptionError: `df` is a stream, or the micro-batch is not known and `txn` not given.
-        SchemaError: A column is missing, has another type, or is there already.
-        ConflictError: Other writers were faster, time and again; the batch can be repeated.
-        VersionNotFoundError: The batch was loaded before, and the version that it saw is gone.
+        OptionError: `df` is a stream, or the micro-batch is unknown and `txn` was not given.
+        SchemaError: A column is missing, has another type, or exists already.
+        ConflictError: Other writers kept committing first; the batch can be repeated.
+        VersionNotFoundError: The batch was loaded before, and the version it saw has been removed.
 
     Example:
         >>> def load(batch, batch_id):
@@ -79,8 +90,8 @@ def surrogate_keys(
         ...     facts.write.mode("overwrite").parquet(f"/warehouse/sales/batch={batch_id}")
         >>> # sales.writeStream.foreachBatch(load).option("checkpointLocation", ...).start()
 
-    Cost: two times that of `enrich`, the first for the distinct natural keys alone; if there are new
-    ones, an `apply`. New keys pass through the driver, so they must fit into its memory and into
+    Cost: twice that of `enrich`, first for the distinct natural keys alone; plus an `apply` if some are
+    new. New keys pass through the driver, so they must fit into its memory and into
     `spark.driver.maxResultSize`. The first call on a master reads all of it. Persist a batch that is
     expensive to compute.
     """
@@ -91,18 +102,24 @@ def surrogate_keys(
     _check(df, master, key, attributes, unknown_key)
     named = txn_of(df, txn, "surrogate_keys", [*natural, key])
     candidates = _candidates(df, master, natural, attributes)
-    options = {"name": "surrogate_keys", **options}
+    join = partial(
+        enrich,
+        memory=memory,
+        algorithm=algorithm,
+        partitions=partitions,
+        route=route,
+        records=records,
+        name=name,
+    )
 
     def plan(base: Master) -> Planned | None:
-        keys = list(base.key)
-        unseen = fetch(
-            enrich(candidates, base, keys, how="anti", version=base.version, **options), base.schema
-        )
-        return _issue(base, unseen, key) if unseen.num_rows else None
+        unseen = join(candidates, base, list(base.key), how="anti", version=base.version)
+        keys = fetch(unseen, base.schema)
+        return _issue(base, keys, key) if keys.num_rows else None
 
     settled = NumberedChange(master, named).settle(plan)
     after = settled.after
-    joined = enrich(df, after, on, how="left", columns=[key], version=after.version, **options)
+    joined = join(df, after, on, how="left", columns=[key], version=after.version)
     return _replaced(joined, natural, key, keep_natural, unknown_key, f"{named!r} of {master.path}")
 
 
@@ -110,26 +127,28 @@ def _check(
     df: DataFrame, master: Master, key: str, attributes: Sequence[str], unknown_key: int | None
 ) -> None:
     if key not in master.schema.names or key in master.key:
-        raise SchemaError(f"key={key!r} must be a column of the master beside its key {list(master.key)}")
+        raise SchemaError(
+            f"key={key!r} must name a column of the master other than its key {list(master.key)}"
+        )
     if not pa.types.is_integer(master.schema.field(key).type):
         raise SchemaError(
-            f"key={key!r} has type {master.schema.field(key).type} in the master; surrogates are whole "
-            "numbers: build the master with an int64 column"
+            f"key={key!r} has type {master.schema.field(key).type} in the master; surrogates are integers: "
+            "build the master with an int64 column"
         )
     compared = comparison(df)
     if compared(key) in map(compared, df.columns):
-        raise SchemaError(f"the DataFrame has a column {key!r} already; rename or drop it before")
+        raise SchemaError(f"the DataFrame already has a column {key!r}; rename or drop it first")
     type_ = master.schema.field(key).type
     least = 0 if pa.types.is_unsigned_integer(type_) else -_most(type_) - 1
     if unknown_key is not None and not least <= unknown_key <= _most(type_):
-        raise OptionError(f"unknown_key={unknown_key} is no value of {key!r}, which has type {type_}")
+        raise OptionError(f"unknown_key={unknown_key} does not fit column {key!r} of type {type_}")
     for name in _stored_names(df, master, attributes):
         if name not in master.schema.names or name in (*master.key, key):
-            raise SchemaError(f"attributes={name!r} is no column of the master beside its keys")
+            raise SchemaError(f"attributes={name!r} must name a column of the master other than its keys")
 
 
 def _stored_names(df: DataFrame, master: Master, attributes: Sequence[str]) -> list[str]:
-    """What the master calls the attributes; of a name that it lacks, what the DataFrame calls it."""
+    """The attributes as the master spells them; names it lacks, as the DataFrame spells them."""
     return found_names(df, require_columns(df, attributes, "attributes"), master.schema.names)
 
 
@@ -152,8 +171,8 @@ def _issue(base: Master, unseen: pa.Table, key: str) -> Planned:
     most = _most(base.schema.field(key).type)
     if highest + unseen.num_rows > most:
         raise SchemaError(
-            f"{unseen.num_rows} keys beyond {highest} are not to be had: {key!r} ends at {most}; build the "
-            "master with an int64 column"
+            f"column {key!r} cannot hold {unseen.num_rows} more surrogate keys after {highest} "
+            f"(maximum {most}); build the master with an int64 column"
         )
     numbers = np.arange(highest + 1, highest + 1 + unseen.num_rows)
     known = dict(zip(unseen.column_names, unseen.columns, strict=True))
@@ -166,7 +185,7 @@ def _most(type_: pa.DataType) -> int:
 
 
 def _highest(master: Master, key: str) -> int:
-    """The greatest surrogate of the version, at least 0."""
+    """The greatest surrogate in this version, at least 0."""
     highest = 0
     portions = max(1, master.bytes // _SCANNED_BYTES)
     for pages in np.array_split(np.arange(master.pages), portions):
@@ -183,13 +202,13 @@ def _replaced(
     unknown_key: int | None,
     change: str,
 ) -> DataFrame:
-    """The result; a natural key without a surrogate is refused, because it would be a hole in the facts."""
+    """The result; a natural key without a surrogate is an error, because the facts would have a gap."""
     missing = F.raise_error(
         F.lit(
             f"adjoin.errors.OptionError: a natural key has no {key}, although change set {change} has issued "
-            "keys: either a row of the master has a null there, or the rows are not those for which the keys "
-            "were issued (give each call and each checkpoint a txn of its own, and read from a source that "
-            "repeats the same rows)"
+            "keys: either a master row has a null there, or these are not the rows the keys were issued for "
+            "(give each call and each checkpoint its own txn, and read from a source that repeats the same "
+            "rows)"
         )
     )
     type_ = joined.schema[key].dataType

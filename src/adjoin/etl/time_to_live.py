@@ -1,8 +1,8 @@
 """When the keys that `deduplicate` remembers expire, and how they leave the master.
 
-All is decided by what the master's versions hold: stored times, and a clock in its marks. So a batch that is
-repeated decides as it did before, and no wall clock is asked. The sweep only saves room: the comparison
-itself looks at the stored time, so it makes no difference whether an expired key is still there.
+Everything follows from what the master's versions hold: stored times, and a clock in its marks. So a repeated
+batch decides as it did before, and the wall clock is never consulted. The sweep only saves space: the
+comparison itself looks at the stored time, so it makes no difference whether an expired key is still there.
 """
 
 import datetime
@@ -34,7 +34,7 @@ _STREAM = "deduplicate: stream"
 _SWEPT = "deduplicate: swept up to"
 _LEAST_PAGES_SWEPT = 16
 _ROWS_SWEPT_PER_NEW_ROW = 4
-"""So expired rows are at most about a third of those that are not."""
+"""This keeps expired rows to about a third of the live ones at most."""
 _MICROSECONDS_OF_DAY = 86_400_000_000
 
 TimeToLive = int | str | datetime.timedelta
@@ -47,18 +47,18 @@ def expiry_of(
     if ttl is None and time is None:
         return None
     if ttl is None or not isinstance(time, str):
-        raise OptionError(f"ttl={ttl!r}, time={time!r}: give both, or none of them")
+        raise OptionError(f"ttl={ttl!r}, time={time!r}: give both or neither")
     stored = found_name(df, time, master.schema.names)
     if stored not in master.schema.names or stored in master.key:
         raise SchemaError(
-            f"time={time!r} must be a column of the master besides its key {list(master.key)}; "
-            "build it with one"
+            f"time={time!r} must name a column of the master other than its key {list(master.key)}; "
+            "build the master with one"
         )
     if isinstance(ttl, int):
         return _by_batch(df, master, ttl, stored, txn)
     seconds = parse_duration("ttl", ttl)
     if seconds <= 0:
-        raise OptionError(f"ttl={ttl!r} must be more than 0")
+        raise OptionError(f"ttl={ttl!r} must be greater than 0")
     (own,) = require_columns(df, [time], "time")
     type_, stored_type = df.schema[own].dataType, spark_schema(master.schema)[stored].dataType
     if type(type_) is not type(stored_type) or not isinstance(
@@ -66,18 +66,18 @@ def expiry_of(
     ):
         raise SchemaError(
             f"time={time!r} is {type_.simpleString()} in the DataFrame and {stored_type.simpleString()} "
-            "in the master; both must be timestamps, or timestamps without a zone, or dates"
+            "in the master; both must be timestamps, timestamps without a time zone, or dates"
         )
     return EventTime(own, stored, type_, round(seconds * 1_000_000))
 
 
 def _by_batch(df: DataFrame, master: Master, ttl: int, stored: str, txn: tuple[str, int]) -> "Batches":
     if isinstance(ttl, bool) or ttl < 1:
-        raise OptionError(f"ttl={ttl!r}: give a number of micro-batches of at least 1, or a duration")
+        raise OptionError(f"ttl={ttl!r}: give at least 1 micro-batch, or a duration")
     if stored in df.columns or not pa.types.is_int64(master.schema.field(stored).type):
         raise SchemaError(
-            f"time={stored!r} must be an int64 column of the master that the DataFrame lacks; it holds the "
-            'number of the micro-batch; for a time to live by event time give a duration such as ttl="7 days"'
+            f"time={stored!r} must be an int64 column of the master that the DataFrame lacks, for the number "
+            'of the micro-batch; to expire keys by event time give a duration such as ttl="7 days"'
         )
     name, number = txn
     return Batches(stored, ttl, name, number)
@@ -85,9 +85,9 @@ def _by_batch(df: DataFrame, master: Master, ttl: int, stored: str, txn: tuple[s
 
 @dataclass(frozen=True)
 class EventTime:
-    """By the event time of the rows.
+    """Keys expire by the event time of the rows.
 
-    The clock is the greatest event time of any row that came out of an earlier batch; it is kept in the
+    The clock is the greatest event time of any row returned for an earlier batch; it is kept in the
     master's marks.
     """
 
@@ -103,14 +103,14 @@ class EventTime:
         return F.coalesce(age >= F.lit(self.ttl_microseconds), F.lit(False))
 
     def horizon(self, base: Master) -> int | None:
-        """Keys stored at this time or before have expired for all rows to come; None: no key has."""
+        """Keys stored at or before this time have expired for all rows to come; None: no key has."""
         clock = base.marks.get(_CLOCK)
         return None if clock is None else clock - self.ttl_microseconds
 
     def stamped(self, rows: pa.Table, base: Master) -> tuple[pa.Table, dict[str, int]]:
         """The new rows with the times to store, and the marks that change.
 
-        A row that is late is remembered from the clock on, else it would be forgotten at once.
+        A late row is remembered as of the clock, or it would be forgotten at once.
         """
         place = rows.column_names.index(self.column)
         times = self.times(rows.column(place))
@@ -119,7 +119,7 @@ class EventTime:
         if not known:
             return rows, {}
         clock = max(known)
-        # Nulls are left out, so a row without a time has that of the clock.
+        # The maximum skips nulls, so a row without a time gets the clock's.
         times = pc.max_element_wise(times, pa.scalar(before, pa.int64()))
         times = pc.coalesce(times, pa.scalar(clock, pa.int64()))
         field = rows.schema.field(place)
@@ -137,7 +137,7 @@ class EventTime:
 
 @dataclass(frozen=True)
 class Batches:
-    """By micro-batches of one stream: the number of the batch is the time, and the clock."""
+    """Keys expire by micro-batches of one stream: the batch number is both time and clock."""
 
     column: str
     ttl: int
@@ -150,7 +150,7 @@ class Batches:
         return F.coalesce(stored <= F.lit(self.number - self.ttl), F.lit(False))
 
     def horizon(self, _: Master) -> int | None:
-        """Keys stored at this time or before have expired for all rows to come."""
+        """Keys stored at or before this time have expired for all rows to come."""
         return self.number - self.ttl
 
     def stamped(self, rows: pa.Table, _: Master) -> tuple[pa.Table, dict[str, int]]:
@@ -169,9 +169,9 @@ class Batches:
     def _refuse_other_streams(self, base: Master) -> None:
         if base.marks.get(_STREAM, self._stream_number) != self._stream_number:
             raise OptionError(
-                f"the keys of {base.path} are counted by the micro-batches of another stream or checkpoint "
-                f"than {self.stream!r}; give txn=(the name as before, a number that goes on), a master of "
-                "its own, or a time to live by event time"
+                f"the keys in {base.path} expire by the micro-batches of another stream or checkpoint than "
+                f"{self.stream!r}; give txn=(the previous name, a number that continues), use a separate "
+                "master, or expire keys by event time"
             )
 
 
@@ -180,14 +180,14 @@ Expiry = EventTime | Batches
 
 @dataclass(frozen=True)
 class Sweep:
-    """Keys to delete, and how far the sweep has come."""
+    """Keys to delete, and how far the sweep has got."""
 
     deletes: pa.Table
     marks: Mapping[str, int]
 
 
 def sweep(base: Master, expiry: Expiry, new_rows: int) -> Sweep:
-    """Look at the next few pages for expired keys: the more rows are new the more, so that it keeps up."""
+    """Look for expired keys in the next few pages; more new rows mean more pages, so that it keeps up."""
     pages = _next_pages(base, new_rows)
     horizon = expiry.horizon(base)
     if horizon is None or len(pages) == 0:
@@ -201,7 +201,7 @@ def sweep(base: Master, expiry: Expiry, new_rows: int) -> Sweep:
 
 
 def _next_pages(base: Master, new_rows: int) -> NDArray[np.int64]:
-    """Those behind the key where the last sweep ended; in every version pages are counted anew."""
+    """The pages after the key where the last sweep ended, because every version numbers its pages anew."""
     if base.pages == 0:
         return np.empty(0, np.int64)
     rows_per_page = max(1, base.rows // base.pages)
@@ -213,7 +213,7 @@ def _next_pages(base: Master, new_rows: int) -> NDArray[np.int64]:
 
 
 def without(codec: KeyCodec, deletes: pa.Table, rows: pa.Table) -> pa.Table:
-    """Deletes of keys that the rows do not bring back at once, as changes."""
+    """The deletes, as changes, without keys that the rows bring back at once."""
     kept = deletes
     if rows.num_rows and deletes.num_rows:
         both = pa.concat_tables([deletes, rows.select(deletes.column_names).cast(deletes.schema)])

@@ -1,4 +1,4 @@
-"""Applying a DataFrame of changes: executors rewrite the pages they touch, the driver commits."""
+"""Apply a DataFrame of changes: executors rewrite the pages they touch, the driver commits."""
 
 import uuid
 from collections.abc import Iterator
@@ -33,15 +33,15 @@ _FEW_BYTES = 8 << 20
 
 
 def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> int | None:
-    """Commit the revision after `base`; its version, None if nothing changes; see `Master.apply`.
+    """Commit the revision after `base` and return its version, None if nothing changes; see `Master.apply`.
 
-    How it works: changes go to tasks by ranges of keys, cut where no page lies on both sides. Each task
-    rewrites the pages of its range as a single process would rewrite all; the driver puts
-    their indexes together and commits. Few changes are applied by the driver. With a sequence, tasks drop
-    what is too old, and the driver records what is not.
+    How it works: changes are sent to tasks by key range, cut so that no page is on both sides of a cut.
+    Each task rewrites the pages of its range just as a single process would; the driver concatenates
+    their indexes and commits. A few changes are applied by the driver alone. With a sequence, tasks drop
+    changes that are too old, and the driver records the others.
     """
     if changes.isStreaming:
-        raise OptionError("changes are a streaming DataFrame; call apply in foreachBatch")
+        raise OptionError("changes are a streaming DataFrame; call apply inside foreachBatch")
     changes, options = _as_spelled(changes, base.manifest, options)
     base = with_new_columns(base, plain_schema(arrow_schema_for_spark(changes.schema, "UTC", False)), options)
     if options.sequence is not None:
@@ -64,7 +64,7 @@ def apply(home: Home, base: Base, changes: DataFrame, options: ApplyOptions) -> 
 def _as_spelled(
     changes: DataFrame, manifest: Manifest, options: ApplyOptions
 ) -> tuple[DataFrame, ApplyOptions]:
-    """Columns under the names that the master has for them, where the session takes both for the same."""
+    """Columns as the master spells them, where the session considers both names equal."""
     stored = [*manifest.schema.names, OPERATION_COLUMN]
     sequence = options.sequence
     if sequence is not None:
@@ -78,7 +78,7 @@ def _as_spelled(
 
 
 def _schema(changes: DataFrame, manifest: Manifest) -> pa.Schema:
-    """The columns of the changes in the types in which they are applied."""
+    """The columns of the changes, with the types they have when applied."""
     schema = stream_schema(changes)
     nothing = pa.record_batch([pa.nulls(0, field.type) for field in schema], names=schema.names)
     return from_spark(nothing, manifest.schema).schema
@@ -111,8 +111,8 @@ def _apply_on_executors(
 def page_cuts(index: PageIndex, cuts: NDArray[np.int64]) -> NDArray[np.int64]:
     """The cuts, moved so that no page has keys on both sides of one.
 
-    A cut within pages goes to where the first of those that share keys begins; one in the gap between
-    two pages stays, so that keys of which many come behind each other are still for many tasks.
+    A cut inside a page moves to the start of the first of the pages that share keys with it. A cut in the
+    gap between two pages stays, so that many new keys in a row are still split among many tasks.
     """
     if len(index) == 0:
         return cuts
@@ -126,7 +126,7 @@ def page_cuts(index: PageIndex, cuts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class ApplyTask:
-    """What a task must know to apply its part."""
+    """What a task needs to know to apply its part."""
 
     path: str
     manifest: Manifest

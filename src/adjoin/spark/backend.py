@@ -1,4 +1,4 @@
-"""How the master layer is told of Spark; nothing of Spark is imported before it is needed."""
+"""Tells the master layer how to use Spark, which is not imported before it is needed."""
 
 import sys
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from adjoin.master.versions import Home
 
 
 class SparkBackend(Backend):
-    """Builds and changes masters from DataFrames, classic and of Connect."""
+    """Builds and changes masters from DataFrames, of classic Spark and of Connect."""
 
     def accepts(self, source: Any) -> bool:
-        """True for a DataFrame of Spark."""
+        """Whether this is a Spark DataFrame."""
         return any(
             kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql")
             for kind in type(source).__mro__
@@ -25,20 +25,20 @@ class SparkBackend(Backend):
     def build(
         self, source: Any, key: str | Sequence[str], home: Home, options: BuildOptions, progress: Progress
     ) -> None:
-        """On executors; Spark shows the progress itself."""
+        """Build on executors; Spark shows the progress itself."""
         from adjoin.spark.build import build  # noqa: PLC0415 (Spark may not be installed)
 
         progress.close()
         build(source, key, home, options)
 
     def apply(self, home: Home, base: Base, changes: Any, options: ApplyOptions) -> int | None:
-        """On executors, unless there are few changes."""
+        """Apply on executors, unless there are few changes."""
         from adjoin.spark.apply import apply  # noqa: PLC0415 (Spark may not be installed)
 
         return apply(home, base, changes, options)
 
     def mover(self, page_bytes: int) -> Mover | None:
-        """Executors, if there is a session and much to move."""
+        """Executors, if there is a session and enough to move."""
         if "pyspark.sql" not in sys.modules:
             return None
         from adjoin.spark.page_moves import mover_of_active_session  # noqa: PLC0415 (as above)

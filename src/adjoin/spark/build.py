@@ -1,4 +1,4 @@
-"""Building a master from a DataFrame: executors sort and write, the driver commits."""
+"""Build a master from a DataFrame: executors sort and write, the driver commits."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -32,9 +32,9 @@ _ROWS_PER_TASK = 250_000
 def build(source: DataFrame, key: str | Sequence[str], home: Home, options: BuildOptions) -> None:
     """Commit the rows as version 1; see `Master.build`.
 
-    How it works: rows go to tasks by ranges of keys. Each task sorts its rows in bounded memory, writes
-    pages into data files of its own and returns their index; the driver joins the indexes and commits.
-    What a lost or repeated attempt has written is named by no result and is removed.
+    How it works: rows are sent to tasks by key range. Each task sorts its rows in bounded memory, writes
+    pages to its own data files and returns their index; the driver concatenates the indexes and commits.
+    Files of failed or repeated attempts appear in no result and are removed.
     """
     if source.isStreaming:
         raise OptionError(
@@ -62,7 +62,7 @@ def build(source: DataFrame, key: str | Sequence[str], home: Home, options: Buil
 
 @dataclass(frozen=True)
 class BuildTask:
-    """What a task must know to write its part."""
+    """What a task needs to know to write its part."""
 
     path: str
     layout: Layout

@@ -1,4 +1,4 @@
-"""Running work on executors and getting back what it amounts to."""
+"""Run work on executors and collect the results."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ _RESULT = "result binary"
 
 
 def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
-    """What the work yields on every partition: few and small things, which the driver has room for.
+    """What the work yields on all partitions: few and small objects that fit into the driver.
 
-    Of several attempts at a partition Spark takes the result of one.
+    If a partition is attempted several times, Spark takes the result of one attempt.
 
     Raises:
-        AdjoinError: As it was raised on the executor.
+        AdjoinError: As raised on the executor.
     """
 
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -36,10 +36,10 @@ def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]
 
 
 def fetch(df: DataFrame, schema: pa.Schema) -> pa.Table:
-    """All rows, which the driver must have room for, in the types of a master with this schema.
+    """All rows, which must fit into the driver, in the types of a master with this schema.
 
     Raises:
-        AdjoinError: As it was raised on an executor.
+        AdjoinError: As raised on an executor.
     """
     with as_raised():
         table = df.toArrow()
@@ -50,7 +50,7 @@ def fetch(df: DataFrame, schema: pa.Schema) -> pa.Table:
 
 @contextmanager
 def as_raised() -> Iterator[None]:
-    """Raise what an executor raised, instead of Spark's report of it."""
+    """Raise the executor's error instead of Spark's report of it."""
     try:
         yield
     except PySparkException as error:
@@ -62,7 +62,7 @@ def as_raised() -> Iterator[None]:
 
 @contextmanager
 def kept(df: DataFrame) -> Iterator[None]:
-    """Compute the rows once, however often they are looked at meanwhile."""
+    """Cache the rows, so that they are computed once however often they are used."""
     if df.storageLevel != StorageLevel.NONE:
         yield
         return

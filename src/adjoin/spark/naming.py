@@ -1,4 +1,4 @@
-"""Columns by name and by place, whatever characters their names have."""
+"""Columns by name and by position, whatever characters their names contain."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -14,37 +14,37 @@ def column(name: str) -> Column:
 
 
 def by_place(df: DataFrame) -> DataFrame:
-    """The columns named by their places: Spark takes some names apart on their way to Python."""
+    """The columns named by position: Spark splits some names on their way to Python."""
     return df.toDF(*(f"c{place}" for place in range(len(df.columns))))
 
 
 def comparison(df: DataFrame) -> Callable[[str], str]:
-    """A function whose result is the same for names that the session takes for the same."""
+    """A function that maps names the session considers equal to the same string."""
     is_sensitive = (df.sparkSession.conf.get("spark.sql.caseSensitive") or "").lower() == "true"
     return str if is_sensitive else str.lower
 
 
 def found_name(df: DataFrame, name: str, among: Iterable[str]) -> str:
-    """The one of these names that the session takes for `name`, itself first; `name` if there is none.
+    """The name among these that the session considers equal to `name`, an exact match first, else `name`.
 
     Raises:
-        SchemaError: There are several.
+        SchemaError: Several match.
     """
     names = list(dict.fromkeys(among))
     if not isinstance(name, str) or name in names:
-        return name  # without asking for the setting, which on Connect is a call to the server
+        return name  # without reading the setting, which on Connect is a call to the server
     compared = comparison(df)
     same = [other for other in names if compared(other) == compared(name)]
     if len(same) > 1:
         raise SchemaError(
-            f"column {name!r} can be any of {same}, which are the same to Spark; rename them, or set "
+            f"column {name!r} is ambiguous: Spark considers {same} equal; rename them, or set "
             "spark.sql.caseSensitive"
         )
     return same[0] if same else name
 
 
 def found_names(df: DataFrame, names: Sequence[str], among: Iterable[str]) -> list[str]:
-    """As `found_name`, for several."""
+    """As `found_name`, for several names."""
     among = list(among)
     return [found_name(df, name, among) for name in names]
 
@@ -52,16 +52,16 @@ def found_names(df: DataFrame, names: Sequence[str], among: Iterable[str]) -> li
 def found_key(
     df: DataFrame, key: Sequence[str], on: str | Sequence[str] | Mapping[str, str]
 ) -> str | Sequence[str] | Mapping[str, str]:
-    """`on` with the names that the columns of the DataFrame and of the master's key really have."""
+    """`on` with the column names as the DataFrame and the master's key spell them."""
     pairs = on if isinstance(on, Mapping) else {name: name for name in ([on] if isinstance(on, str) else on)}
     found = {found_name(df, own, df.columns): found_name(df, other, key) for own, other in pairs.items()}
-    # What is wrong is told with what was given.
+    # If it does not match, keep it as given, for the error message.
     is_whole = set(found.values()) == set(key) and len(found) == len(key) == len(pairs)
     return found if is_whole and (isinstance(on, str | Mapping) or len(on) == len(pairs)) else on
 
 
 def free_name(df: DataFrame, name: str) -> str:
-    """The name, or a longer one if the DataFrame has it already."""
+    """The name, made longer if the DataFrame already has it."""
     compared = comparison(df)
     taken = set(map(compared, df.columns))
     while compared(name) in taken:

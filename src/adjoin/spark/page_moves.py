@@ -1,4 +1,4 @@
-"""Moving pages of a large master on executors; see `adjoin.master.page_moves`."""
+"""Move the pages of a large master on executors; see `adjoin.master.page_moves`."""
 
 import pickle
 import uuid
@@ -21,13 +21,13 @@ from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.spark.jobs import run
 
 MUCH_BYTES = 256 << 20
-"""From here on executors move pages."""
+"""From this size on, executors move the pages."""
 
 _TASK_BYTES = 128 << 20
 
 
 def mover_of_active_session(page_bytes: int) -> Mover | None:
-    """The executors of the session of this thread, if there is one and much to move."""
+    """The executors of this thread's session, if there is one and enough to move."""
     session = SparkSession.getActiveSession() if page_bytes >= MUCH_BYTES else None
     return None if session is None else partial(move_on_executors, session)
 
@@ -40,7 +40,7 @@ def move_on_executors(
     pages: NDArray[np.int64],
     marker: str = "",
 ) -> Moved:
-    """Copy the pages, each task some neighbors; what lost attempts have left is removed."""
+    """Copy the pages, a run of neighbors per task; files of failed attempts are removed."""
     marker = marker or uuid.uuid4().hex[:16]
     ends = np.cumsum(index.blocks[pages], dtype=np.int64) * BLOCK_BYTES
     parts = np.split(pages, np.flatnonzero(np.diff(ends // _TASK_BYTES)) + 1)
@@ -51,7 +51,7 @@ def move_on_executors(
         moved = run(sent, MoveTask(home.path, relation, marker).move)
         if sum(len(part.pages) for part in moved) != len(pages):
             moved = []
-            raise StorageError(f"not all pages of {home.path} were moved: Spark lost results; try again")
+            raise StorageError(f"Spark lost results, so not all pages of {home.path} were moved; try again")
     finally:
         kept = {file.path for part in moved for file in part.files}
         for path in home.marked(marker):
@@ -62,14 +62,14 @@ def move_on_executors(
 
 @dataclass(frozen=True)
 class MoveTask:
-    """What a task must know to move its pages."""
+    """What a task needs to know to move its pages."""
 
     path: str
     relation: Manifest
     marker: str
 
     def move(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Moved]:
-        """Copy the pages of each part that comes."""
+        """Copy the pages of each part."""
         for batch in batches:
             for packed in batch.column("part"):
                 pages, index = pickle.loads(packed.as_py())

@@ -1,4 +1,4 @@
-"""The end of a driver that does not stop its session."""
+"""A quiet exit for a driver that does not stop its session."""
 
 import atexit
 from contextlib import suppress
@@ -12,15 +12,15 @@ _LISTENER_BUS = "org.apache.spark.sql.execution.streaming.runtime.StreamingQuery
 
 @cache
 def quiet_listeners_at_exit() -> None:
-    """When this process ends and its session is not stopped, let Spark not complain that listeners are gone.
+    """Keep Spark from complaining about dead listeners when this process ends without stopping its session.
 
-    Java goes on for a moment, and cannot know that they end with Python. Hosts see that the driver has ended.
+    Java lives a moment longer and cannot know that listeners end with Python. Hosts notice the driver's end.
     """
     atexit.register(_quiet_listeners)
 
 
 def _quiet_listeners() -> None:
-    with suppress(Exception):  # there may be no Java, or none any more
+    with suppress(Exception):  # there may be no Java, or it has ended already
         java: Any = SparkContext._jvm
         configurator = java.org.apache.logging.log4j.core.config.Configurator
         configurator.setLevel(_LISTENER_BUS, java.org.apache.logging.log4j.Level.OFF)

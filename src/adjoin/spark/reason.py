@@ -1,4 +1,4 @@
-"""What adjoin raised on an executor, out of Spark's report of it."""
+"""Recover the error that adjoin raised on an executor from Spark's report of it."""
 
 import re
 from collections.abc import Iterator
@@ -9,24 +9,24 @@ from adjoin.errors import AdjoinError
 
 _RAISED = re.compile(
     r"\badjoin\.errors\.(\w+): (.+?)"
-    # What may follow the message: the end, a blank line, Spark's code, a line of a Java trace.
+    # What can follow the message: the end, a blank line, Spark's error code, a Java stack frame.
     r"(?=\s*\Z|\n\s*\n|\s+SQLSTATE: \w{5}\b|\n\s+at \S+\()",
     re.DOTALL,
 )
 
 
 def reason(error: BaseException | str | None) -> AdjoinError | None:
-    """The error of adjoin behind an error of Spark, as it was raised on an executor or in `foreachBatch`.
+    """The adjoin error behind a Spark error, as it was raised on an executor or in `foreachBatch`.
 
-    Spark wraps it in thousands of characters of traces from Python and Java; this is the line that says what
-    was wrong, with which value, and what to do.
+    Spark wraps it in thousands of characters of Python and Java stack traces; this returns the line that says
+    what was wrong, with which value, and what to do.
 
     Args:
         error: What Spark raised (`StreamingQueryException`, `PySparkException`, on classic or on Connect),
-            `query.exception()`, or the text that a listener finds in `QueryTerminatedEvent.exception`.
+            `query.exception()`, or the string a listener gets in `QueryTerminatedEvent.exception`.
 
     Returns:
-        An error of the same class with the same message; None if the failure is not adjoin's.
+        An error of the same class with the same message; None if adjoin did not raise it.
 
     Example:
         >>> reason("Aborted: ... adjoin.errors.OptionError: 'id' is wrong; give another SQLSTATE: 38000")
@@ -38,7 +38,7 @@ def reason(error: BaseException | str | None) -> AdjoinError | None:
         if isinstance(one, AdjoinError):
             return one
     for one in _chain(error):
-        with suppress(Exception):  # an error of a session that is gone cannot be read
+        with suppress(Exception):  # the error of a stopped session cannot be read
             found = _RAISED.findall(str(one))
             if found:
                 return _made(*found[-1])
@@ -46,7 +46,7 @@ def reason(error: BaseException | str | None) -> AdjoinError | None:
 
 
 def _chain(error: BaseException | str | None) -> Iterator[BaseException | str]:
-    """The error and those behind it, each once."""
+    """The error and its causes, each once."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -58,4 +58,4 @@ def _made(name: str, message: str) -> AdjoinError:
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, AdjoinError):
         return kind(message)
-    return AdjoinError(f"{name}: {message}")  # of a newer adjoin on the executors
+    return AdjoinError(f"{name}: {message}")  # the executors have a newer adjoin

@@ -1,11 +1,10 @@
-"""Types of a master in Spark, and types of a DataFrame in Arrow.
+"""The types of a master in Spark, and the types of a DataFrame in Arrow.
 
-    master's Arrow schema --spark_schema--> StructType --arrow_schema_for_spark--> what mapInArrow puts out
-    DataFrame --stream_schema--> what mapInArrow is given
+    master's Arrow schema --spark_schema--> StructType --arrow_schema_for_spark--> output of mapInArrow
+    DataFrame --stream_schema--> input of mapInArrow
 
 `to_spark` casts between the two Arrow schemas and does nothing where they agree; `from_spark` casts back.
-Timestamps, times and durations of nanoseconds lose what is below a microsecond, because Spark has no
-place for it.
+Timestamps, times and durations in nanoseconds are truncated to microseconds, the precision of Spark.
 """
 
 from typing import Any
@@ -41,7 +40,7 @@ from pyspark.sql.types import (
 from adjoin.errors import SchemaError
 
 _MOST_DIGITS = 38
-_NANOSECONDS = pa.time64("ns")  # the unit of Spark's times in Arrow; their digits are microseconds
+_NANOSECONDS = pa.time64("ns")  # Spark's times have this unit in Arrow, but only microsecond precision
 _TIME_ZONE = "spark.sql.session.timeZone"
 _LARGE_VAR_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 _VARIANT = {b"variant": b"true"}  # how Spark marks the second field of a variant
@@ -99,8 +98,8 @@ def arrow_schema_for_spark(struct: StructType, session_time_zone: str, large_var
 
     Args:
         struct: The columns.
-        session_time_zone: Which zone timestamps are labelled with; their values are UTC in any case.
-        large_var_types: Whether texts and binaries have 64-bit offsets.
+        session_time_zone: The time zone that timestamps are labeled with; their values are always UTC.
+        large_var_types: Whether strings and binaries have 64-bit offsets.
 
     Raises:
         SchemaError: Spark cannot give a column to Python; says which.
@@ -112,7 +111,7 @@ def arrow_schema_for_spark(struct: StructType, session_time_zone: str, large_var
 
 
 def nullable(struct: StructType) -> StructType:
-    """The same columns, all of which can be null: so Spark declares the tables that it writes."""
+    """The same columns, all of them nullable, as Spark declares the tables it writes."""
     return StructType([StructField(field.name, _nullable(field.dataType)) for field in struct])
 
 
@@ -133,7 +132,7 @@ def arrow_settings(df: Any) -> tuple[str, bool]:
 def stream_schema(df: Any) -> pa.Schema:
     """The Arrow schema in which the rows of a DataFrame arrive in mapInArrow.
 
-    Where Spark finds out that a column cannot be null, its batches say so; the schema may not.
+    Where Spark can prove that a column has no nulls, its batches say so; this schema may not.
 
     Raises:
         SchemaError: Spark cannot give a column to Python; says which.
@@ -142,10 +141,10 @@ def stream_schema(df: Any) -> pa.Schema:
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the types of `schema`, column by column; no bytes are copied where they agree.
+    """The batch with the types of `schema`; columns that agree already are not copied.
 
     Raises:
-        SchemaError: A value does not fit, such as seconds beyond the range of microseconds.
+        SchemaError: A value does not fit, such as seconds out of range in microseconds.
     """
     columns = [column_to_spark(column, field) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -167,9 +166,9 @@ def column_to_spark(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def from_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The way back: columns that came from Spark in the types of the master that `to_spark` gave up.
+    """The reverse of `to_spark`: columns from Spark, cast to the types they have in the master.
 
-    Columns that the master lacks or has in another type of Spark's stay as they are.
+    Columns that the master lacks, or that are of another Spark type there, are returned unchanged.
 
     Raises:
         SchemaError: A value does not fit, such as a negative one into an unsigned integer.

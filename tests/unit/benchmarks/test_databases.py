@@ -141,9 +141,9 @@ def test_servers_of_root_run_as_nobody_and_closed_programs_are_copied(folder: Pa
     server = Server(Programs(closed.root, tmp_path / "system"), folder / "server")
     server.prepare("server")
     assert (folder / "server" / "log").read_text() == "nobody\n"
-    with pytest.raises(UnavailableError, match="cannot enter"):
+    with pytest.raises(UnavailableError, match="has no access to"):
         Server(server.programs, tmp_path / "data")
-    with pytest.raises(UnavailableError, match="cannot enter"):
+    with pytest.raises(UnavailableError, match="has no access to"):
         Server(closed, folder / "other")
 
 

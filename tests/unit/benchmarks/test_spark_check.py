@@ -47,7 +47,7 @@ def test_a_value_in_the_wrong_row_is_found_in_every_column(tmp_path, column):
     place = answer.column_names.index(column)
     turned = answer[column].take(pa.array([*range(1, answer.num_rows), 0]))
     wrong = answer.set_column(place, column, turned)
-    with pytest.raises(check.CheckError, match="it: the oracle"):
+    with pytest.raises(check.CheckError, match="it: expected"):
         check.settle("it", check.of_join(sales, master), written(tmp_path / "answer", wrong))
 
 
@@ -87,5 +87,5 @@ def test_a_plan_that_lacks_or_has_a_word_is_refused():
 
 def test_a_batch_with_a_row_too_few_is_refused():
     check.check_rows("it", 10, [10, 10])
-    with pytest.raises(check.CheckError, match="batch 1 gave 9"):
+    with pytest.raises(check.CheckError, match="batch 1 returned 9"):
         check.check_rows("it", 10, [10, 9])

@@ -10,8 +10,8 @@ from tests.unit.spark.hosts import Executor, sweepers, until
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A directory for arenas, whose sweepers end with the test."""
-    path = tmp_path / "arenas"
+    """A directory for page files, whose sweepers end with the test."""
+    path = tmp_path / "pages"
     path.mkdir()
     yield path
     for pid in sweepers(path):

@@ -1,4 +1,4 @@
-"""Executors and sweepers on this host, as processes of their own."""
+"""Executors and sweepers on this host, each in its own process."""
 
 import os
 import signal
@@ -11,13 +11,13 @@ from pathlib import Path
 
 _EXECUTOR = """
 import os, signal, sys
-from adjoin.spark.page_memory.files import Arenas
+from adjoin.spark.page_memory.files import PageFiles
 
 directory, ends = sys.argv[1:]
 open("/proc/self/comm", "w").write("java")
 worker = os.fork()
 if worker == 0:
-    with Arenas("op", 1 << 20, directory).acquire(0, 1) as path:
+    with PageFiles("op", 1 << 20, directory).acquire(0, 1) as path:
         if ends == "no":
             print(os.getpid(), flush=True)
             signal.pause()
@@ -30,7 +30,7 @@ signal.pause()
 
 
 class Executor:
-    """A process named java whose worker has used arena 0 of operator `op`, and holds it unless it ends."""
+    """A process named java whose worker has used page file 0 of operator `op`, and holds it until it ends."""
 
     def __init__(self, directory: Path, worker_ends: bool) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", *sys.path])}
@@ -56,7 +56,7 @@ class Executor:
 
 
 def sweepers(directory: Path) -> list[int]:
-    """The sweepers of homes below this directory."""
+    """The sweepers of homes under this directory."""
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -70,7 +70,7 @@ def sweepers(directory: Path) -> list[int]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for something that takes a second or two; fail if it does not come."""
+    """Wait for something that takes a second or two; fail if it does not happen."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline

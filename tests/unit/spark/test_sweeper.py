@@ -8,24 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from adjoin.spark.page_memory import files as page_files
-from adjoin.spark.page_memory import sweeper
-from adjoin.spark.page_memory.files import Arenas
+from adjoin.spark.page_memory import files, sweeper
+from adjoin.spark.page_memory.files import PageFiles
 from tests.unit.spark.hosts import Executor, sweepers, until
 
 
 @pytest.fixture
-def arenas(directory: Path) -> Arenas:
-    return Arenas("op", 1 << 20, str(directory))
+def page_files(directory: Path) -> PageFiles:
+    return PageFiles("op", 1 << 20, str(directory))
 
 
 @pytest.fixture
 def no_sweeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_files, "_start_sweeper", lambda home: None)
+    monkeypatch.setattr(files, "_start_sweeper", lambda home: None)
 
 
 def _owned_by(home: Path, *owners: str) -> Path:
-    """An operator with these owners and an arena."""
+    """An operator with these owners and a page file."""
     (home / "op" / sweeper.OWNERS).mkdir(parents=True)
     (home / "op" / "0.arena").write_bytes(b"pages")
     for owner in owners:
@@ -33,7 +32,7 @@ def _owned_by(home: Path, *owners: str) -> Path:
     return home / "op"
 
 
-def test_an_operator_without_living_owners_goes(home: Path) -> None:
+def test_an_operator_without_living_owners_is_removed(home: Path) -> None:
     me = sweeper.owner_name(os.getpid())
     pid, started, namespace = me.split("-")
     gone = [f"{pid}-{int(started) + 1}-{namespace}", f"{2**22 + 1}-{started}-{namespace}"]
@@ -51,7 +50,7 @@ def test_an_owner_in_another_container_counts_as_alive(home: Path) -> None:
     assert operator.exists()
 
 
-def test_a_dead_owner_that_nobody_has_buried_counts_as_gone(home: Path) -> None:
+def test_an_owner_that_is_a_zombie_counts_as_dead(home: Path) -> None:
     child = subprocess.Popen(["sleep", "600"])
     operator = _owned_by(home, sweeper.owner_name(child.pid))
     sweeper.sweep(str(home))
@@ -63,7 +62,7 @@ def test_a_dead_owner_that_nobody_has_buried_counts_as_gone(home: Path) -> None:
     child.wait()
 
 
-def test_names_of_processes_may_be_anything(tmp_path: Path) -> None:
+def test_process_names_may_contain_anything(tmp_path: Path) -> None:
     program = tmp_path / "a) R (b c"
     program.symlink_to("/bin/sleep")
     child = subprocess.Popen([program, "600"])
@@ -76,7 +75,7 @@ def test_names_of_processes_may_be_anything(tmp_path: Path) -> None:
     assert sweeper.process(child.pid) is None
 
 
-def test_an_operator_that_was_idle_for_an_hour_goes(home: Path) -> None:
+def test_an_operator_idle_for_an_hour_is_removed(home: Path) -> None:
     operator = _owned_by(home, sweeper.owner_name(os.getpid()))
     os.utime(operator, (time.time() - 3500, time.time() - 3500))
     sweeper.sweep(str(home))
@@ -86,19 +85,19 @@ def test_an_operator_that_was_idle_for_an_hour_goes(home: Path) -> None:
     assert not operator.exists()
 
 
-def test_use_ends_idleness(arenas: Arenas, home: Path, no_sweeper: None) -> None:
+def test_an_operator_in_use_is_not_idle(page_files: PageFiles, home: Path, no_sweeper: None) -> None:
     for _ in range(2):
-        with arenas.acquire(0, 1):
+        with page_files.acquire(0, 1):
             os.utime(home / "op", (0, 0))
         assert time.time() - (home / "op").stat().st_mtime < 600
         os.utime(home / "op", (0, 0))
 
 
-def test_what_a_task_holds_stays_whatever_the_reason(
-    arenas: Arenas, home: Path, tmp_path: Path, no_sweeper: None
+def test_what_a_task_holds_is_never_removed(
+    page_files: PageFiles, home: Path, tmp_path: Path, no_sweeper: None
 ) -> None:
     (tmp_path / sweeper.ENDED).touch()
-    with arenas.acquire(0, 1, str(tmp_path)) as path:
+    with page_files.acquire(0, 1, str(tmp_path)) as path:
         for owner in (home / "op" / sweeper.OWNERS).iterdir():
             owner.unlink()
         os.utime(home / "op", (0, 0))
@@ -108,8 +107,8 @@ def test_what_a_task_holds_stays_whatever_the_reason(
     assert not (home / "op").exists()
 
 
-def test_an_operator_used_again_while_it_is_judged_stays(
-    arenas: Arenas, home: Path, no_sweeper: None, monkeypatch: pytest.MonkeyPatch
+def test_an_operator_used_again_while_it_is_examined_is_kept(
+    page_files: PageFiles, home: Path, no_sweeper: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = _owned_by(home)
     home.chmod(0o700)
@@ -118,7 +117,7 @@ def test_an_operator_used_again_while_it_is_judged_stays(
     def is_unneeded(path: str, descriptor: int) -> bool:
         monkeypatch.setattr(sweeper, "_is_unneeded", real)
         verdict = real(path, descriptor)
-        with arenas.acquire(0, 1):
+        with page_files.acquire(0, 1):
             return verdict
 
     monkeypatch.setattr(sweeper, "_is_unneeded", is_unneeded)
@@ -126,8 +125,8 @@ def test_an_operator_used_again_while_it_is_judged_stays(
     assert (operator / "0.arena").exists()
 
 
-def test_an_operator_made_anew_while_the_old_one_is_judged_stays(
-    arenas: Arenas, home: Path, no_sweeper: None, monkeypatch: pytest.MonkeyPatch
+def test_an_operator_recreated_while_the_old_one_is_examined_is_kept(
+    page_files: PageFiles, home: Path, no_sweeper: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock on the old directory says nothing about the tasks in the new one."""
     _owned_by(home)
@@ -141,7 +140,7 @@ def test_an_operator_made_anew_while_the_old_one_is_judged_stays(
             if verdicts == 1:
                 sweeper.remove(path)
                 monkeypatch.setattr(sweeper, "_is_unneeded", real)
-                task.enter_context(arenas.acquire(0, 1))
+                task.enter_context(page_files.acquire(0, 1))
                 monkeypatch.setattr(sweeper, "_is_unneeded", is_unneeded)
             return True
 
@@ -151,12 +150,12 @@ def test_an_operator_made_anew_while_the_old_one_is_judged_stays(
     assert verdicts == 1
 
 
-def test_records_that_vanish_are_no_reason(
-    arenas: Arenas, home: Path, tmp_path: Path, no_sweeper: None
+def test_missing_records_do_not_mean_that_the_query_has_ended(
+    page_files: PageFiles, home: Path, tmp_path: Path, no_sweeper: None
 ) -> None:
     records = tmp_path / "records"
     records.mkdir()
-    with arenas.acquire(0, 1, str(records)):
+    with page_files.acquire(0, 1, str(records)):
         pass
     records.rmdir()
     sweeper.sweep(str(home))
@@ -168,7 +167,7 @@ def test_records_that_vanish_are_no_reason(
     assert (records / sweeper.ENDED).exists()
 
 
-def test_files_of_others_are_not_followed_nor_removed(home: Path, tmp_path: Path) -> None:
+def test_foreign_files_are_neither_followed_nor_removed(home: Path, tmp_path: Path) -> None:
     precious = _owned_by(tmp_path / "elsewhere")
     home.mkdir()
     (home / "link").symlink_to(precious)
@@ -178,7 +177,7 @@ def test_files_of_others_are_not_followed_nor_removed(home: Path, tmp_path: Path
     assert sorted(os.listdir(home)) == ["link", "notes"]
 
 
-def test_when_the_executor_is_killed_its_arenas_go_and_then_the_sweeper(
+def test_after_the_executor_is_killed_its_page_files_go_and_then_the_sweeper(
     start_executor: Callable[..., Executor], directory: Path, home: Path
 ) -> None:
     executor = start_executor()
@@ -190,7 +189,7 @@ def test_when_the_executor_is_killed_its_arenas_go_and_then_the_sweeper(
     until(lambda: not sweepers(directory))
 
 
-def test_a_worker_that_outlives_its_executor_keeps_its_arena(
+def test_a_worker_that_outlives_its_executor_keeps_its_page_file(
     start_executor: Callable[..., Executor], directory: Path, home: Path
 ) -> None:
     executor = start_executor(worker_ends=False)
@@ -203,7 +202,7 @@ def test_a_worker_that_outlives_its_executor_keeps_its_arena(
     until(lambda: not home.exists())
 
 
-def test_while_one_of_two_executors_lives_the_arenas_stay(
+def test_page_files_stay_while_one_of_two_executors_lives(
     start_executor: Callable[..., Executor], directory: Path, home: Path
 ) -> None:
     first, second = start_executor(), start_executor()
@@ -218,28 +217,28 @@ def test_while_one_of_two_executors_lives_the_arenas_stay(
     until(lambda: not home.exists())
 
 
-def test_when_the_query_has_ended_its_arenas_go(arenas: Arenas, home: Path, tmp_path: Path) -> None:
-    with arenas.acquire(0, 1, str(tmp_path)):
+def test_page_files_go_when_the_query_has_ended(page_files: PageFiles, home: Path, tmp_path: Path) -> None:
+    with page_files.acquire(0, 1, str(tmp_path)):
         (tmp_path / sweeper.ENDED).touch()
     until(lambda: not home.exists())
 
 
-def test_there_is_one_sweeper_and_a_killed_one_is_replaced(arenas: Arenas, directory: Path) -> None:
-    with arenas.acquire(0, 2), arenas.acquire(1, 2):
+def test_there_is_one_sweeper_and_it_is_replaced_when_killed(page_files: PageFiles, directory: Path) -> None:
+    with page_files.acquire(0, 2), page_files.acquire(1, 2):
         pass
     until(lambda: sweepers(directory))
     (first,) = sweepers(directory)
-    with arenas.acquire(0, 2):
+    with page_files.acquire(0, 2):
         assert sweepers(directory) == [first]
     os.kill(first, signal.SIGKILL)
     until(lambda: not sweepers(directory))
-    with arenas.acquire(0, 2):
+    with page_files.acquire(0, 2):
         until(lambda: sweepers(directory))
         assert sweepers(directory) != [first]
 
 
-def test_a_sweeper_is_nobodys_child_and_holds_nothing_of_its_maker(arenas: Arenas, directory: Path) -> None:
-    with arenas.acquire(0, 1), open(directory / "open", "w"):
+def test_a_sweeper_is_no_child_and_inherits_no_files(page_files: PageFiles, directory: Path) -> None:
+    with page_files.acquire(0, 1), open(directory / "open", "w"):
         until(lambda: sweepers(directory))
         (pid,) = sweepers(directory)
         until(lambda: os.readlink(f"/proc/{pid}/cwd") == "/")
@@ -251,32 +250,32 @@ def test_a_sweeper_is_nobodys_child_and_holds_nothing_of_its_maker(arenas: Arena
     assert files == {"/dev/null", str(directory / f"adjoin-{os.geteuid()}")}
 
 
-def test_a_sweeper_leaves_when_its_home_is_gone(arenas: Arenas, directory: Path, home: Path) -> None:
-    with arenas.acquire(0, 1):
+def test_a_sweeper_ends_when_its_home_is_gone(page_files: PageFiles, directory: Path, home: Path) -> None:
+    with page_files.acquire(0, 1):
         until(lambda: sweepers(directory))
         home.rename(directory / "moved")
     until(lambda: not sweepers(directory))
 
 
-def test_a_sweeper_leaves_also_when_others_have_put_files_there(
-    arenas: Arenas, directory: Path, home: Path
+def test_a_sweeper_ends_even_if_there_are_foreign_files(
+    page_files: PageFiles, directory: Path, home: Path
 ) -> None:
-    with arenas.acquire(0, 1, keep=False):
+    with page_files.acquire(0, 1, keep=False):
         (home / "notes").write_text("years of work")
         until(lambda: sweepers(directory))
     until(lambda: not sweepers(directory))
     assert os.listdir(home) == ["notes"]
-    with arenas.acquire(0, 1, keep=False):
+    with page_files.acquire(0, 1, keep=False):
         until(lambda: sweepers(directory))
 
 
-def test_without_a_sweeper_tasks_go_on(
-    arenas: Arenas, directory: Path, monkeypatch: pytest.MonkeyPatch
+def test_tasks_run_without_a_sweeper(
+    page_files: PageFiles, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no more processes")
 
     monkeypatch.setattr(subprocess, "run", refuse)
-    with arenas.acquire(0, 1) as path:
+    with page_files.acquire(0, 1) as path:
         assert os.path.exists(path)
     assert sweepers(directory) == []

@@ -1,1 +1,1 @@
-"""`enrich`: from the DataFrame to the task that joins a partition."""
+"""`enrich`, from the DataFrame down to the task that joins a partition."""

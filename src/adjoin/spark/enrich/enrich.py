@@ -1,4 +1,4 @@
-"""`enrich`: a DataFrame, batch or streaming, joined with a master."""
+"""`enrich`: join a batch or streaming DataFrame with a master."""
 
 import datetime
 import hashlib
@@ -57,68 +57,68 @@ def enrich(
 ) -> DataFrame:
     """Join a DataFrame with a master that is larger than memory.
 
-    How it works: rows are routed so that those that want neighbouring pages meet in one task; each task
-    joins its rows with the pages that it has in memory, and reads only the pages that are missing. Pages
-    in memory outlive the micro-batch and the Python worker.
+    How it works: rows are routed so that those that need neighboring pages meet in one task; each task
+    joins its rows with the pages it has in memory and reads only the missing ones. Pages in memory
+    outlive the micro-batch and the Python worker.
 
     Args:
-        df: The stream: a streaming DataFrame, or a batch one. On classic Spark and on Connect.
-        master: A master, or the path of one, which every executor must see under the same name.
+        df: The stream: a streaming or batch DataFrame, of classic Spark or of Connect.
+        master: A master, or its path, which must be the same on every executor.
         on: Key: a name, a list of names, or `{"stream column": "master column"}`. Keys are compared by
-            value, strings bytewise, ignoring collation. Here and in all other arguments, column names of
-            stream and master are found as the session finds them (`spark.sql.caseSensitive`); in the
-            result they are those of the data.
+            value; strings are compared bytewise, ignoring collation. Here and in all other arguments,
+            column names are matched as the session does (`spark.sql.caseSensitive`); the result has
+            them as the data spells them.
         how: "inner", "left", "semi" or "anti".
-        columns: Master columns to put out, in this order; all by default.
-        memory: Budget of the whole operator on one host: bytes, or text such as "256MB".
+        columns: Master columns to return, in this order; all by default.
+        memory: Budget of the whole operator on one host: bytes, or a string such as "256MB".
         algorithm: The operator: "ssij", "hybridjoin", "xhybridjoin", "meshjoin", "rmeshjoin", "inlj", each
-            with "+front" for a cache of rows before it ("cmeshjoin" is "meshjoin+front"), or "auto", which
-            chooses; see `EnrichProgress.algorithm`.
+            with "+front" for a row cache in front of it ("cmeshjoin" is "meshjoin+front"), or "auto",
+            which chooses; see `EnrichProgress.algorithm`.
         partitions: Tasks that share the budget and, if rows are routed, the master; by default as many
-            as can run at once. With `route="none"` no more than so many join at once on one host.
-        route: "range" sends rows with neighbouring keys to the same task, equally many to each; to find
-            the ranges Spark runs twice what lies before since the last shuffle, so of two joins in a row
-            the second is better off with "none", which leaves rows where they are.
-        deadline: Seconds within which a row is answered once a task has it, or the name of a column
-            with the moment; see `SSIJ`. The end of the micro-batch answers all rows in any case.
+            as can run at once. With `route="none"`, the number of tasks that may join at once on a host.
+        route: "range" sends rows with neighboring keys to the same task, the same number to each task. To
+            find the ranges, Spark runs everything since the last shuffle twice, so the second of two
+            joins in a row does better with "none", which leaves rows where they are.
+        deadline: Seconds within which a task must return a row it has received, or the name of a column
+            with the time; see `SSIJ`. The end of the micro-batch returns all rows in any case.
         within: Range join: master key between stream key - within and stream key + within.
         between: Range join: master key between these two stream columns; `on` names the master's key.
         suffix: Appended to a master column whose name the stream has too.
         version: Join with this version of the master. By default each micro-batch of a streaming query
-            sees the version that was the newest when it began, again if it is replayed, inside
-            `foreachBatch` too; any other batch DataFrame sees the version of `master`, or the newest if
-            that is a path.
-        records: A directory, which every executor must see under the same name, for the records of which
-            version each micro-batch sees; by default they are in the master, which executors must then be
-            able to write. With this the master may be read-only, or its disk full. It is made if need be,
-            and may serve many masters and queries. See `Master.vacuum`, which must know it.
-        name: What Spark's query progress calls its metrics. By default "adjoin", "adjoin_2" and so on, in
-            the order of the calls; whoever wants to look them up gives a name.
+            sees the version that was newest when it began, and sees it again if replayed, also inside
+            `foreachBatch`; any other batch DataFrame sees the version of `master`, or the newest if that
+            is a path.
+        records: A directory, the same on every executor, for the records of which version each
+            micro-batch sees. By default they are in the master, which executors must then be able to
+            write to; with this the master may be read-only or its disk full. The directory is created if
+            necessary and can serve many masters and queries. `Master.vacuum` must be told about it.
+        name: The name of its metrics in Spark's query progress. By default "adjoin", "adjoin_2" and so on,
+            in the order of the calls; give a name to look them up.
 
     Returns:
         The stream's columns, then the master's without the key of the same name (semi and anti: the
-        stream's alone). What the operator did is in Spark's query progress; see `EnrichListener`.
+        stream's alone). The operator's metrics are in Spark's query progress; see `EnrichListener`.
 
     Raises:
         SchemaError: A column is missing, or the key has another type.
-        BudgetError: The memory is less than the least that works; the message names it.
+        BudgetError: The memory is below the minimum, which the message names.
         MasterNotFoundError: There is no master at the path.
 
-    The query keeps the columns that the master had when `enrich` was called, with their names and types of
-    then, see `Master.evolve`. If the master is removed and another one is built at its path, the query ends
-    with a MasterReplacedError: call `enrich` again.
+    The query keeps the columns that the master had when `enrich` was called, with the names and types of
+    that moment, see `Master.evolve`. If the master is removed and another one is built at its path, the
+    query ends with a MasterReplacedError: call `enrich` again.
 
     Example:
         >>> # sales = spark.readStream...
         >>> # facts = adjoin.enrich(sales, "/warehouse/products", on="product_id", how="left")
 
-    Cost: two passes over the source of each micro-batch, one shuffle, one Python worker per task; reads
-    of the master as the stream demands. Memory never more than `memory` on a host, beside the Arrow batch
-    that Spark hands over (`spark.sql.execution.arrow.maxRecordsPerBatch` rows).
+    Cost: two passes over the source of each micro-batch, one shuffle, one Python worker per task, and the
+    master reads that the stream's keys require. Never more than `memory` on a host, in addition to the
+    Arrow batch that Spark hands over (`spark.sql.execution.arrow.maxRecordsPerBatch` rows).
     """
     if not isinstance(df, DataFrame):
         raise OptionError(
-            f"df is a {type(df).__name__}; enrich takes a Spark DataFrame, adjoin.SSIJ Arrow batches"
+            f"df is a {type(df).__name__}; enrich takes a Spark DataFrame, adjoin.SSIJ takes Arrow batches"
         )
     if not isinstance(master, Master):
         master = Master.open(master, version)
@@ -128,7 +128,7 @@ def enrich(
     memory_bytes = parse_bytes(memory)
     kind = algorithm_named(algorithm)
     if name is not None and not (isinstance(name, str) and name):
-        raise OptionError(f"name={name!r}: give a text")
+        raise OptionError(f"name={name!r}: give a string")
     join: dict[str, Any] = {
         **_found(df, master, on, columns, between),
         "how": how,
@@ -180,7 +180,7 @@ def _found(
     columns: Sequence[str] | None,
     between: tuple[str, str] | None,
 ) -> dict[str, Any]:
-    """The arguments with the names that columns really have; the session may ignore case."""
+    """The arguments with column names as the data spells them; the session may ignore case."""
     on = found_key(df, master.key, on)
     if columns is not None and not isinstance(columns, str):
         columns = found_names(df, columns, master.schema.names)
@@ -189,7 +189,7 @@ def _found(
         return {"on": on, "columns": columns, "between": tuple(low_and_high)}
     compared = comparison(df)
     if isinstance(on, Mapping):
-        # To Spark the same name, so the master's key is not emitted a second time.
+        # Spark considers both names equal, so the master's key is not emitted a second time.
         same = {key for name, key in on.items() if name != key and compared(name) == compared(key)}
         given = master.schema.names if columns is None else columns
         columns = [name for name in given if name not in same] if same else columns
@@ -199,24 +199,24 @@ def _found(
 def _particular(algorithm: str, deadline: Any) -> dict[str, Any]:
     """Options that only some operators have."""
     if algorithm == "auto":
-        return {"is_paced": True}  # everything is answered at the end of the micro-batch
+        return {"is_paced": True}  # no row is pending after the end of the micro-batch
     return {} if deadline is None else {"deadline": deadline}
 
 
 def _result_schema(df: DataFrame, master: Master, spec: JoinSpec, deadline: Deadline) -> StructType:
-    """Columns of the result with the report behind them; all checks that need no row are made here."""
+    """Columns of the result, the report last; makes all checks that need no rows."""
     stream = stream_schema(df)
     deadline.check(stream)
     fields = spec.output_schema(stream, master.schema)
     spec.predicate.bounds(pa.record_batch([pa.nulls(0, field.type) for field in stream], schema=stream))
-    # Every column can be null, because reports travel as rows of nulls among the results.
+    # Every column is nullable, because reports travel as rows of nulls among the results.
     given = [StructField(field.name, field.dataType, True, field.metadata) for field in df.schema]
     others = spark_schema(pa.schema(list(fields)[len(given) :]))
     compared = comparison(df)
     taken = {compared(field.name) for field in given}
     added = []
     for field in others:
-        # The suffix is there already unless the names differ in case alone.
+        # The suffix is there already, unless the names differ only in case.
         name = field.name if compared(field.name) not in taken else field.name + spec.suffix
         added.append(StructField(name, field.dataType, True))
     result = StructType([*given, *added, REPORT_FIELD])
@@ -229,11 +229,11 @@ def _refuse_repeated(names: list[str], compared: Callable[[str], str]) -> None:
     for name in names:
         other = seen.get(compared(name))
         if other is not None and name == REPORT_COLUMN:
-            raise OptionError(f"column {other!r} has a name that adjoin uses itself; rename it")
+            raise OptionError(f"column {other!r} has a name that adjoin reserves for itself; rename it")
         if other is not None:
             raise SchemaError(
-                f"columns {other!r} and {name!r} are the same to Spark; rename one, choose another suffix=, "
-                "or set spark.sql.caseSensitive"
+                f"Spark considers the columns {other!r} and {name!r} equal; rename one, choose another "
+                "suffix=, or set spark.sql.caseSensitive"
             )
         seen[compared(name)] = name
 
@@ -242,14 +242,14 @@ def _partitions(df: DataFrame, master: Master, memory_bytes: int, partitions: in
     if partitions is None:
         partitions = default_partitions(master, memory_bytes, _parallelism(df.sparkSession))
     elif not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
-        raise OptionError(f"partitions={partitions!r} must be a whole number of at least 1")
+        raise OptionError(f"partitions={partitions!r} must be an integer of at least 1")
     share_of(master, memory_bytes, partitions)
     return partitions
 
 
 @lru_cache(maxsize=8)
 def _parallelism(session: Any) -> int:
-    """Tasks that the session runs at once. Connect does not tell, but how it cuts a range does."""
+    """Tasks that the session runs at once; Connect only reveals it in how many parts it makes of a range."""
     context = getattr(session, "sparkContext", None)
     if context is not None:
         return max(1, int(context.defaultParallelism))
@@ -258,10 +258,10 @@ def _parallelism(session: Any) -> int:
 
 
 def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partitions: int) -> DataFrame:
-    """The rows where they are joined, their columns named by place."""
+    """The rows sent to where they are joined, their columns named by position."""
     if route not in ROUTES:
         raise OptionError(f"route={route!r} is not one of {', '.join(ROUTES)}")
-    # Before rows are sent: as applyInPandasWithState and some others emit them, Spark fails to send them.
+    # First of all: Spark cannot shuffle rows as applyInPandasWithState and some others emit them.
     placed = by_place(df)
     if route == "none":
         return placed
@@ -271,7 +271,7 @@ def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partition
 
 
 def _digest(*facts: object) -> str:
-    """The same for every micro-batch of a query."""
+    """A digest that is the same for every micro-batch of a query."""
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
@@ -280,9 +280,9 @@ _pins_lock = threading.Lock()
 
 
 def _keep_pinned(master: Master) -> None:
-    """Keep the version of a batch DataFrame from `vacuum`: it can be run at any time, and again.
+    """Protect the version of a batch DataFrame from `vacuum`: it may be run at any time, and repeatedly.
 
-    Only the versions last used are kept, because a driver can live long and see very many.
+    Only the most recent versions are pinned, because a long-lived driver can see very many.
     """
     own = master.at(master.version)
     with _pins_lock:

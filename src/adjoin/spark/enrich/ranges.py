@@ -1,8 +1,8 @@
-"""Cutting the rows of a DataFrame into ranges of encoded keys, one for each task.
+"""Cut the rows of a DataFrame into ranges of encoded keys, one per task.
 
-Keys are looked at twice: a survey counts rows and draws a sample, from which the cuts between ranges
-are taken; then each row is told its range and goes there. Spark's own ranges would do for some types of
-keys, but not for all, and not where cuts must fall between pages.
+Keys are read twice: a survey counts rows and draws a sample that yields the cuts between ranges; then each
+row gets the number of its range and is sent there. Spark's own range partitioning would work for some key
+types but not for all, and not where cuts must fall between pages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from adjoin.spark.jobs import run
 from adjoin.spark.types import from_spark
 
 PART_COLUMN = "_adjoin_part"
-_SAMPLED_KEYS = 4096  # of each partition
+_SAMPLED_KEYS = 4096  # per partition
 _MOST_TASKS = 512
 
 
@@ -31,7 +31,7 @@ class Encoder:
     Attributes:
         codec: How keys are encoded.
         schema: The master's columns.
-        names: The columns of the batches, which Spark knows by their places alone.
+        names: The columns of the batches, which Spark knows by position only.
     """
 
     codec: KeyCodec
@@ -50,14 +50,14 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of rows before they are sent anywhere.
+    """What is known about the rows before they are sent.
 
     Attributes:
-        rows: How many there are.
-        null_rows: How many have a null key.
-        bytes: How much they take in Arrow.
+        rows: The number of rows.
+        null_rows: The number of rows with a null key.
+        bytes: Their size in Arrow.
         sample: Some keys that are not null.
-        weights: How many rows each of them stands for.
+        weights: How many rows each of them represents.
     """
 
     rows: int
@@ -67,7 +67,7 @@ class Survey:
     weights: NDArray[np.float64]
 
     def cuts(self, parts: int) -> NDArray[np.int64]:
-        """Keys at which parts of about equally many rows begin, without the first; fewer if keys repeat."""
+        """First keys of all parts but the first, with about the same rows each; fewer if keys repeat."""
         order = np.argsort(self.sample)
         reached = np.cumsum(self.weights[order])
         if len(reached) == 0:
@@ -77,7 +77,7 @@ class Survey:
 
 
 def survey(df: DataFrame, encoder: Encoder) -> Survey:
-    """Look at all keys, with one task for each partition."""
+    """Survey all keys, with one task per partition."""
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[Survey]:
         yield _survey_part(batches, encoder)
@@ -95,31 +95,31 @@ def survey(df: DataFrame, encoder: Encoder) -> Survey:
 def _survey_part(batches: Iterator[pa.RecordBatch], encoder: Encoder) -> Survey:
     random = np.random.default_rng(0)
     rows = valid_rows = size = 0
-    sample, lots = np.empty(0, np.int64), np.empty(0)
+    sample, draws = np.empty(0, np.int64), np.empty(0)
     for batch in batches:
         keys, valid = encoder.encode(batch)
         keys = keys if valid is None else keys[valid]
         rows += batch.num_rows
         valid_rows += len(keys)
         size += batch.nbytes
-        # The keys with the lowest lots are a fair sample, however many there are.
-        sample, lots = np.concatenate([sample, keys]), np.concatenate([lots, random.random(len(keys))])
-        if len(lots) > _SAMPLED_KEYS:
-            lowest = np.argpartition(lots, _SAMPLED_KEYS)[:_SAMPLED_KEYS]
-            sample, lots = sample[lowest], lots[lowest]
+        # The keys with the lowest random numbers are a uniform sample, however many keys there are.
+        sample, draws = np.concatenate([sample, keys]), np.concatenate([draws, random.random(len(keys))])
+        if len(draws) > _SAMPLED_KEYS:
+            lowest = np.argpartition(draws, _SAMPLED_KEYS)[:_SAMPLED_KEYS]
+            sample, draws = sample[lowest], draws[lowest]
     weights = np.full(len(sample), valid_rows / max(1, len(sample)))
     return Survey(rows, rows - valid_rows, size, sample, weights)
 
 
 def task_count(rows: int, rows_per_task: int) -> int:
-    """Tasks for so many rows; when there are very many, each gets more."""
+    """Tasks for this many rows, up to a limit above which each gets more rows."""
     return max(1, min(_MOST_TASKS, -(-rows // rows_per_task)))
 
 
 def send(df: DataFrame, encoder: Encoder, cuts: NDArray[np.int64]) -> DataFrame:
-    """The rows with the number of their part last; every part has a partition of its own.
+    """The rows with the number of their part as last column; every part has its own partition.
 
-    Part i has keys from ``cuts[i - 1]`` on and below ``cuts[i]``.
+    Part i has the keys from ``cuts[i - 1]`` up to but excluding ``cuts[i]``.
     """
     part_field = StructField(PART_COLUMN, IntegerType(), False)
 

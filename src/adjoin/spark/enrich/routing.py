@@ -1,7 +1,7 @@
-"""Which partition a stream row goes to: neighboring pages to the same one, equally many rows to each.
+"""Which partition a stream row is sent to: the same for neighboring pages, with the same number of rows each.
 
-A row must never fail or get lost on its way: a key of which no code can be computed is one that the master
-does not have, and goes anywhere. So everything here is `try_cast`, `try_add`, `try_multiply`.
+Routing must never fail or lose a row: a key that cannot be encoded is not in the master, so its row may go
+anywhere. That is why everything here is `try_cast`, `try_add`, `try_multiply`.
 """
 
 from collections.abc import Sequence
@@ -27,19 +27,19 @@ from adjoin.spark.naming import column
 
 ROUTES = ("range", "none")
 _PAGES_PER_GROUP = 16
-"""The fewer, the better are hot pages told from others; the more, the fewer pages lie in two groups."""
-_SHORT_DIGITS = 18  # decimals of so many digits have a code
+"""Fewer separate hot pages better from cold ones; more let fewer pages straddle two groups."""
+_SHORT_DIGITS = 18  # decimals with at most this many digits can be encoded
 _PER_MICROSECOND = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}
 
 
 def route_by_range(stream: DataFrame, master: Master, columns: Sequence[str], partitions: int) -> DataFrame:
-    """Send rows that want neighboring pages to the same partition, and as many rows to each.
+    """Send rows that need neighboring pages to the same partition, the same number of rows to each.
 
-    Groups of a few neighbouring pages are put into a random order that never changes. Spark samples the
-    rows of every micro-batch and cuts that order into ranges of equally many rows, so that a hot group
-    weighs what the stream makes it weigh, and groups that are seldom wanted, which cost reads, are spread
-    over all ranges. Rows of one group are told apart by key, rows of one key by a hash of the row: even
-    a single hot key is spread when it fills more than a partition.
+    Groups of a few neighboring pages are put in a fixed pseudo-random order. Spark samples the rows of
+    every micro-batch and cuts that order into ranges with the same number of rows, so a hot group weighs
+    as much as the stream makes it, and rarely used groups, which cost reads, are spread over all ranges.
+    Within a group rows are ordered by key, and within a key by a hash of the row: even a single hot key
+    is spread if it fills more than one partition.
     """
     key = master_order(master.codec, columns)
     row = F.xxhash64(*[column(field.name) for field in stream.schema if is_hashable(field.dataType)])
@@ -47,18 +47,18 @@ def route_by_range(stream: DataFrame, master: Master, columns: Sequence[str], pa
 
 
 def master_order(codec: KeyCodec, columns: Sequence[str]) -> Column:
-    """An expression that sorts stream rows as the master's pages are sorted.
+    """An expression that sorts stream rows in the order of the master's pages.
 
-    A key type for which Spark has no such expression is sorted by another hash: rows are joined all the
-    same, but a page may be wanted by several partitions.
+    A key type for which Spark has no such expression is sorted by another hash: the join is the same, but
+    several partitions may need the same page.
     """
-    parts = zip(columns, codec.types, strict=False)  # of the two columns of a range the first
+    parts = zip(columns, codec.types, strict=False)  # a range has two columns: use the first
     values = [_as_encoded(column(name), type_) for name, type_ in parts]
     return values[0] if codec.ordered else F.xxhash64(*values)
 
 
 def _groups(key: Column, master: Master) -> list[Column]:
-    """The place of a key's group in the random order; hashed keys are in random order already."""
+    """The position of a key's group in the random order; hashed keys are in random order already."""
     if not master.codec.ordered or not _has_code(master.codec.types[0]) or not master.pages:
         return []
     least, most = master.checked_index.key_range
@@ -76,7 +76,7 @@ def _has_code(type_: pa.DataType) -> bool:
 
 
 def _as_encoded(key: Column, type_: pa.DataType) -> Column:
-    """The key's int64, null if it has none; for types of which Spark cannot compute it, the key as it is."""
+    """The key's int64, null if it has none; for types Spark cannot encode, the key itself."""
     is_ = pa.types
     if not _has_code(type_):
         return key
@@ -87,24 +87,24 @@ def _as_encoded(key: Column, type_: pa.DataType) -> Column:
         times, over = _PER_MICROSECOND[type_.unit]
         return F.floor(microseconds / over) if over > 1 else F.try_multiply(microseconds, F.lit(times))
     if is_.is_decimal(type_):
-        # With a decimal of so many digits the product has at most 38, and is exact.
+        # With a decimal of this many digits the product has at most 38 digits and is exact.
         units = F.lit(Decimal(10**type_.scale))
         return (key.try_cast(DecimalType(type_.precision, type_.scale)) * units).try_cast("bigint")
     return key.try_cast("bigint")
 
 
 def microseconds_of(moment: Column, type_: DataType) -> Column:
-    """Since 1970, of a timestamp with or without a zone, or of a date."""
+    """Microseconds since 1970 of a timestamp with or without a time zone, or of a date."""
     if isinstance(type_, DateType):
         return F.try_multiply(F.unix_date(moment).cast("bigint"), F.lit(86_400_000_000))
     return F.unix_micros(moment) if isinstance(type_, TimestampType) else _microseconds_without_zone(moment)
 
 
 def _microseconds_without_zone(moment: Column) -> Column:
-    """Since 1970, of a timestamp without a zone; Spark's own way is by the session's zone, and can fail."""
+    """The same for a timestamp without a zone; Spark's own function uses the session's zone and can fail."""
     days = F.unix_date(moment.cast("date")).cast("bigint")
     minutes = F.hour(moment) * F.lit(60) + F.minute(moment)
-    seconds = F.extract(F.lit("SECOND"), moment)  # a decimal with six digits behind the point
+    seconds = F.extract(F.lit("SECOND"), moment)  # a decimal with six digits after the point
     since_midnight = minutes.cast("bigint") * F.lit(60_000_000) + (seconds * F.lit(1_000_000)).try_cast(
         "bigint"
     )
@@ -112,7 +112,7 @@ def _microseconds_without_zone(moment: Column) -> Column:
 
 
 def is_hashable(type_: DataType) -> bool:
-    """Whether Spark can hash and order values of this type; it can do both or neither."""
+    """Whether Spark can hash and order values of this type: it can do both or neither."""
     if isinstance(type_, ArrayType):
         return is_hashable(type_.elementType)
     if isinstance(type_, StructType):

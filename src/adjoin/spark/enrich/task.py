@@ -1,8 +1,8 @@
-"""What one Spark task of `enrich` does: find the version, take the partition's pages, join, report."""
+"""What one Spark task of `enrich` does: find the version, lock the page file, join, report."""
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -17,31 +17,31 @@ from adjoin.master.version_records import QueryRecords
 from adjoin.memory.heap import return_freed_memory
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from adjoin.spark.enrich.micro_batch import MicroBatch
-from adjoin.spark.enrich.worker import disk, open_master, page_files
+from adjoin.spark.enrich.worker import disk, mapped_page_files, open_master
 from adjoin.spark.metrics.metrics import report_row
-from adjoin.spark.page_memory.files import Arenas
+from adjoin.spark.page_memory.files import PageFiles
 from adjoin.spark.types import to_spark
 
 
 @dataclass(frozen=True)
 class EnrichTask:
-    """Everything a task must know, as plain data.
+    """Everything a task needs to know, as plain data.
 
     Attributes:
         path: The master.
-        view: The columns of the master, as they were when the query was made.
-        version: The version to join with, whatever the micro-batch; None for the one recorded for it.
+        view: The columns of the master when the query was made.
+        version: The version to join with in every micro-batch; None for the one recorded for each.
         batch_version: The version to join with outside of streaming queries.
         algorithm: Name of the operator.
         options: Its options.
         memory_bytes: Budget of all tasks on one host.
-        partitions: Tasks that share it.
-        is_routed: Whether a partition has a range of keys of its own, and so a page memory of its own.
-        operator_id: Tells this `enrich` apart from others of the same query.
-        run: Tells the query apart if it is not a streaming query.
-        directory: Where page memory lies, None to choose.
-        records: Where query records lie, None for the master.
-        added: The columns that the results have from the master, behind those of the stream.
+        partitions: How many tasks share it.
+        is_routed: Whether each partition has its own range of keys, and so its own page file.
+        operator_id: Identifies this `enrich` among those of its query.
+        run: Identifies the query if it is not a streaming query.
+        directory: Where page files are; None to choose.
+        records: Where query records are; None for in the master.
+        added: The columns that results take from the master, after those of the stream.
         schema: Exactly what Spark takes back, the report last.
     """
 
@@ -67,14 +67,16 @@ class EnrichTask:
         return_freed_memory()
         context = TaskContext.get()
         if context is None:
-            raise AdjoinError("enrich runs in a Spark task; join Arrow batches with adjoin.SSIJ instead")
+            raise AdjoinError("enrich must run in a Spark task; to join Arrow batches use adjoin.SSIJ")
         micro_batch = MicroBatch.current(context)
         version = self._version(micro_batch)
         master, share_bytes = open_master(self.path, version, self.view, self.memory_bytes, self.partitions)
         batches = _once_there_are_some(batches)
         with ExitStack() as stack:
-            path = stack.enter_context(self._arena(context, micro_batch, share_bytes))
-            pages = stack.enter_context(page_files.use(path, share_bytes, keep=micro_batch is not None))
+            path = stack.enter_context(self._page_file(context, micro_batch, share_bytes))
+            pages = stack.enter_context(
+                mapped_page_files.use(path, share_bytes, keep=micro_batch is not None)
+            )
             operator = algorithm_named(self.algorithm)(
                 master, memory=share_bytes, pages=pages, shared_index=True, device=disk(), **self.options
             )
@@ -95,15 +97,18 @@ class EnrichTask:
     def _records(self) -> QueryRecords:
         return QueryRecords(self.path, self.records, self.view.master)
 
-    def _arena(self, context: TaskContext, micro_batch: MicroBatch | None, share_bytes: int) -> Any:
+    def _page_file(
+        self, context: TaskContext, micro_batch: MicroBatch | None, share_bytes: int
+    ) -> AbstractContextManager[str]:
+        """The path of the page file, locked."""
         owner = micro_batch.query_id if micro_batch else self.run
         records = self._records.begin(owner) if micro_batch else None
-        arenas = Arenas(
+        files = PageFiles(
             operator=f"{owner}-{self.operator_id}",
             share_bytes=share_bytes,
             directory=self.directory,
         )
-        return arenas.acquire(
+        return files.acquire(
             partition=context.partitionId() if self.is_routed else None,
             slots=self.partitions,
             records=records,
@@ -115,11 +120,11 @@ class EnrichTask:
         return batch.rename_columns(self.schema.names[: batch.num_columns])
 
     def _as_result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch as Spark takes it; no column of the master may have taken the place of another."""
+        """The batch as Spark takes it; an error if the master's columns are not those expected."""
         added = pa.schema(list(batch.schema)[batch.num_columns - len(self.added) :])
         if added.names != self.added.names or added.types != self.added.types:
             raise SchemaError(
-                f"the master gives the columns {added}, the query was made for {self.added}; start it again"
+                f"the master returned the columns {added}, but the query expects {self.added}; restart it"
             )
         report = self.schema.field(-1)
         return to_spark(batch.append_column(report, pa.nulls(batch.num_rows, report.type)), self.schema)
@@ -140,8 +145,8 @@ class EnrichTask:
 def _once_there_are_some(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Wait for the first batch.
 
-    Joins in a row take their page memory in the order of the rows: one that took its own before the one
-    ahead of it could wait for a task that waits for it.
+    Chained joins must lock their page files in the order of the rows: a join that locked its own before
+    the join ahead of it did could deadlock with another task.
     """
     first = next(batches, None)
     return batches if first is None else chain([first], batches)

@@ -1,4 +1,4 @@
-"""What a Python worker keeps from one task to the next: it lives through many, of any partition."""
+"""What a Python worker keeps between tasks; it runs many, of any partition."""
 
 import os
 import threading
@@ -22,10 +22,10 @@ _SWEEP_SECONDS = 1.0
 def open_master(
     path: str, version: int, view: View, memory_bytes: int, partitions: int
 ) -> tuple[Master, int]:
-    """A version of a master with its index mapped, and the share of the memory that a task has.
+    """A version of a master with its index mapped, and the memory share of one task.
 
     Raises:
-        MasterReplacedError: There is another master at the path than the one that the query was made for.
+        MasterReplacedError: The master at the path is not the one the query was made for.
         SchemaError: The version lacks a column that the query needs.
     """
     try:
@@ -40,7 +40,7 @@ def open_master(
 def _open(
     path: str, version: int, view: View, memory_bytes: int, partitions: int, _manifest: tuple[int, ...]
 ) -> tuple[Master, int]:
-    """Manifests are told apart: a master can be removed and built anew at the same path."""
+    """Cached by the identity of the manifest: a master can be removed and rebuilt at the same path."""
     with Master.open(path, version) as opened:
         master = opened.seen_as(view)
     return master, share_of(master, memory_bytes, partitions)
@@ -48,15 +48,15 @@ def _open(
 
 @lru_cache(maxsize=1)
 def disk() -> Disk:
-    """The device, with its threads and queues."""
+    """The disk, with its threads and queues."""
     return Disk()
 
 
-class PageFiles:
-    """Page memory that stays mapped: touching it all anew takes as long as joining a small batch.
+class MappedPageFiles:
+    """Page files that stay mapped between tasks: mapping and touching one takes as long as a small join.
 
-    A file that has been removed is let go within a second, so that its memory is free when its query
-    has ended.
+    A file that has been removed is unmapped within a second, so that its memory is free soon after the
+    end of its query.
     """
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class PageFiles:
 
     @contextmanager
     def use(self, path: str, share_bytes: int, *, keep: bool) -> Iterator[PageFile]:
-        """The page memory at this path, which the caller has locked; kept after it was left properly."""
+        """The page file at this path, which the caller has locked; it stays mapped unless the task fails."""
         with self._lock:
-            self._let_go()
+            self._unmap_removed()
             file = self._kept.pop((path, share_bytes), None)
         file = file or PageFile(path, share_bytes)
         try:
@@ -91,18 +91,18 @@ class PageFiles:
                 self._sweeper.start()
 
     def _sweep(self) -> None:
-        """Runs as long as there is something to let go."""
+        """Run as long as a file is mapped."""
         done = threading.Event()
         while not done.wait(_SWEEP_SECONDS):
             with self._lock:
-                self._let_go()
+                self._unmap_removed()
                 if not self._kept:
                     self._sweeper = None
                     done.set()
 
-    def _let_go(self) -> None:
+    def _unmap_removed(self) -> None:
         for name in [name for name, file in self._kept.items() if not file.is_linked]:
             self._kept.pop(name).close()
 
 
-page_files = PageFiles()
+mapped_page_files = MappedPageFiles()

@@ -1,1 +1,1 @@
-"""What operators did in a micro-batch, on its way to the driver."""
+"""Metrics of a micro-batch, on their way to the driver."""

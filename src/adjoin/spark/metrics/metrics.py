@@ -1,4 +1,4 @@
-"""What the operator did in a micro-batch, as Spark's query progress carries it."""
+"""Metrics of a micro-batch, carried by Spark's query progress."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -50,9 +50,9 @@ class TaskProgress:
 
     Attributes:
         partition: Its partition.
-        rows_in: Stream rows it was given.
+        rows_in: Stream rows it received.
         pages_read: Pages it read.
-        seconds: How long it joined, waiting for its input included.
+        seconds: How long it ran, including the wait for its input.
     """
 
     partition: int
@@ -66,23 +66,23 @@ class EnrichProgress:
     """What one `enrich` of a query did in one micro-batch.
 
     Attributes:
-        name: The `name` of the `enrich`; by default "adjoin", "adjoin_2" and so on, by the order of calls.
+        name: The `name` of the `enrich`; by default "adjoin", "adjoin_2" and so on, in the order of calls.
         query_id: The streaming query.
         query_name: Its name, if it has one.
         batch_id: The micro-batch.
         master_version: The version that all its rows saw.
-        algorithm: The operator, the one that was chosen if that was "auto".
-        rows_in: Stream rows.
-        rows_out: Rows put out.
-        cache_hits: Stream rows answered without a read.
-        front_hits: Those of them that the cache of rows before the join answered, if there is one.
+        algorithm: The operator; with "auto", the one it chose.
+        rows_in: Stream rows received.
+        rows_out: Rows emitted.
+        cache_hits: Stream rows joined without a read.
+        front_hits: How many of those the row cache in front of the join answered, if there is one.
         rows_unmatched: Stream rows without a match.
         pages_read: Pages read.
-        seeks: Reads.
+        seeks: Read requests; one can cover several adjacent pages.
         bytes_read: Bytes read.
-        memory_bytes: Budgets of all tasks.
-        peak_bytes: The most that each task accounted, in all.
-        seconds_waiting_max: The longest that a row waited.
+        memory_bytes: The budgets of all tasks, summed.
+        peak_bytes: The peak memory of each task, summed.
+        seconds_waiting_max: The longest time a row was pending.
         tasks: The tasks, by partition.
     """
 
@@ -107,10 +107,10 @@ class EnrichProgress:
 
     @classmethod
     def of(cls, progress: StreamingQueryProgress) -> "list[EnrichProgress]":
-        """One for each `enrich` of the query that did something in the micro-batch.
+        """One for each `enrich` of the query that processed rows in the micro-batch.
 
-        On classic those inside `foreachBatch` too, if this process ran it and the micro-batch is one of
-        the last 100: with what happened when the rows of the DataFrame were first asked for.
+        On classic Spark this includes those inside `foreachBatch`, if this process ran it and the
+        micro-batch is one of the last 100; their numbers are those of the first computation of the rows.
         """
         found = []
         inside = batch_observations.of(MicroBatch(str(progress.id), progress.batchId))
@@ -139,12 +139,12 @@ class EnrichProgress:
 
 
 class EnrichListener(StreamingQueryListener):
-    """Hands the progress of every `enrich` of a session's streaming queries to a function.
+    """Passes the progress of every `enrich` in a session's streaming queries to a function.
 
     Args:
-        on_progress: Called after each micro-batch, once for each `enrich` of the query; on classic also for
-            each inside `foreachBatch`, those of `adjoin.etl` among them.
-        on_error: Called with the id of a query that an error of adjoin has ended, and that error, as
+        on_progress: Called after each micro-batch, once for each `enrich` of the query; on classic Spark
+            also for each one inside `foreachBatch`, including those of `adjoin.etl`.
+        on_error: Called when an error of adjoin ends a query, with the query's id and the error as
             `adjoin.reason` finds it.
 
     Example:
@@ -165,42 +165,42 @@ class EnrichListener(StreamingQueryListener):
         quiet_listeners_at_exit()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Nothing to tell yet."""
+        """Nothing to report yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
-        """Tell what the operators did."""
+        """Report what the operators did."""
         for progress in EnrichProgress.of(event.progress):
             self._on_progress(progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
-        """Nothing was done."""
+        """Nothing to report."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Tell why, if it was an error of adjoin."""
+        """Report the error if it is one of adjoin."""
         error = reason(event.exception)
         if error is not None and self._on_error is not None:
             self._on_error(str(event.id), error)
 
 
 def report_row(schema: pa.Schema, facts: Mapping[str, int]) -> pa.RecordBatch:
-    """A row of nulls that carries the facts in the last column."""
+    """A row of nulls, with the facts in the last column."""
     *others, report = schema
     nulls = [pa.nulls(1, field.type) for field in others]
     return pa.record_batch([*nulls, pa.array([list(facts.items())], report.type)], schema=schema)
 
 
 def observe_reports(result: DataFrame, name: str | None, around: MicroBatch | None) -> DataFrame:
-    """Take the report rows out, and let the progress of the query have what they say.
+    """Remove the report rows, and add what they say to the progress of the query.
 
     Args:
         result: Results and reports.
-        name: What the progress calls them; None in `foreachBatch` for one by the order of calls.
-        around: The micro-batch in whose `foreachBatch` body this runs, if it does.
+        name: Their name in the progress; None in `foreachBatch` for one by the order of calls.
+        around: The micro-batch whose `foreachBatch` body runs this, if any.
 
     Raises:
-        OptionError: The rows come from a join of this name.
+        OptionError: The query already has a join with this name.
     """
-    # One list of all reports: an expression for each number would have to be planned in every micro-batch.
+    # One list of all reports: an expression per number would have to be planned in every micro-batch.
     reports = F.collect_list(REPORT_COLUMN).alias(_TASKS)
     if around is not None:
         observed = batch_observations.observe(result, around, name, reports)
@@ -212,18 +212,18 @@ def observe_reports(result: DataFrame, name: str | None, around: MicroBatch | No
 def _observe(result: DataFrame, name: str, reports: Column) -> DataFrame:
     try:
         observed = result.observe(name, reports)
-        observed.isStreaming  # noqa: B018 (Connect looks at a plan only when it is asked something)
+        observed.isStreaming  # noqa: B018 (Connect does not analyze a plan until asked)
     except AnalysisException as error:
         if error.getCondition() != "DUPLICATED_METRICS_NAME":
             raise
         raise OptionError(
-            f"name={name!r} is the name of another join of this query; give each a name of its own"
+            f"name={name!r} is already used by another join of this query; give each its own name"
         ) from error
     return observed
 
 
 def next_name() -> str:
-    """A name that no other join of this process has: Spark refuses a query with two of the same name."""
+    """A name unique in this process: Spark refuses a query with the same name twice."""
     number = next(_numbers)
     return OBSERVATION if number == 1 else f"{OBSERVATION}_{number}"
 
@@ -232,7 +232,7 @@ _numbers = itertools.count(1)
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:
-    """Progress comes as rows or as what its JSON says, which on Connect is values apart from their names."""
+    """Progress comes as rows or as parsed JSON; on Connect the latter has values apart from their names."""
     facts: Mapping[str, Any] = value if isinstance(value, Mapping) else value.asDict()
     if facts.keys() == {"values", "schema"}:
         names = [field["name"] for field in facts["schema"]["fields"]]
@@ -241,7 +241,7 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _once_each(reports: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """One report for each partition: where rows are looked at twice, there can be two."""
+    """One report per partition: where rows are computed twice, there can be two."""
     return list({report["partition"]: report for report in map(_as_mapping, reports)}.values())
 
 

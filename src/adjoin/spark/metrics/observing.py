@@ -1,7 +1,7 @@
 """Metrics of joins inside `foreachBatch`, which Spark leaves out of the progress of the streaming query.
 
-Each such join has an observation, which Spark fills in when the rows are first asked for. It is kept here
-under its micro-batch until the progress of that micro-batch is looked at, by a listener or by hand.
+Each such join has an observation, which Spark fills in when the rows are first computed. It is kept here,
+filed under its micro-batch, until a listener or the user asks for the progress of that micro-batch.
 """
 
 import threading
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, Observation
 
 from adjoin.spark.enrich.micro_batch import MicroBatch
@@ -19,7 +18,7 @@ from adjoin.spark.enrich.micro_batch import MicroBatch
 _MICRO_BATCHES_KEPT = 100
 _LONGEST_WAIT_SECONDS = 2.0
 _POLL_SECONDS = 0.01
-_RUN = "spark.jobGroup.id"  # Spark gives every run of a query a group of its own
+_RUN = "spark.jobGroup.id"  # Spark gives every run of a query its own group
 
 
 @dataclass
@@ -32,19 +31,18 @@ class _Observed:
 
 
 class BatchObservations:
-    """The observations of the micro-batches that ran last in this process."""
+    """The observations of the most recent micro-batches of this process."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[MicroBatch, _Observed] = OrderedDict()
         self._lock = threading.Lock()
 
     def observe(self, df: DataFrame, around: MicroBatch, name: str | None, metrics: Column) -> DataFrame:
-        """The same rows, observed under the name, or one made from how many there were in the micro-batch."""
-        context: Any = SparkContext._active_spark_context
-        run = context.getLocalProperty(_RUN)
+        """The same rows, observed under this name, or by default one numbered within the micro-batch."""
+        run = df.sparkSession.sparkContext.getLocalProperty(_RUN)
         with self._lock:
             observed = self._kept.get(around)
-            if observed is None or observed.run != run:  # a micro-batch that is repeated starts anew
+            if observed is None or observed.run != run:  # a repeated micro-batch starts afresh
                 observed = self._kept[around] = _Observed(run)
             self._kept.move_to_end(around)
             while len(self._kept) > _MICRO_BATCHES_KEPT:
@@ -57,9 +55,9 @@ class BatchObservations:
         return result
 
     def of(self, around: MicroBatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Names and metrics of the joins whose rows were asked for.
+        """Names and metrics of the joins whose rows were computed.
 
-        Spark fills in an observation a moment after the rows are there, so an empty one is waited for, once.
+        Spark fills in an observation a moment after the rows are done, so an empty one is waited for, once.
         """
         with self._lock:
             observed = self._kept.get(around)
@@ -69,10 +67,14 @@ class BatchObservations:
         until = time.monotonic() + (_LONGEST_WAIT_SECONDS if observed.is_awaited else 0)
         observed.is_awaited = False
         for name, observation in named:
-            while not observation._jo.future().isCompleted() and time.monotonic() < until:
+            while not _is_filled_in(observation) and time.monotonic() < until:
                 time.sleep(_POLL_SECONDS)
-            if observation._jo.future().isCompleted():
+            if _is_filled_in(observation):
                 yield name, observation.get
+
+
+def _is_filled_in(observation: Any) -> bool:
+    return bool(observation._jo.future().isCompleted())
 
 
 batch_observations = BatchObservations()

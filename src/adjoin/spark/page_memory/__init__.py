@@ -1,1 +1,1 @@
-"""Page memory on the host of an executor: its files, and who removes them."""
+"""Page memory on an executor's host: the page files, and who removes them."""

@@ -1,6 +1,7 @@
-"""Page memory on the host of an executor: files that outlive Python workers, in shared memory if they fit.
+"""Page files: page memory on an executor's host that outlives Python workers, in shared memory if it fits.
 
-A file is made, locked for the length of a task, and removed here; what is in it belongs to `PageFile`.
+This module creates a page file, locks it for the length of a task, and removes it; `PageFile` owns the
+contents.
 """
 
 import errno
@@ -25,26 +26,27 @@ from adjoin.spark.page_memory import sweeper
 DIRECTORY_SETTING = "spark.adjoin.arena.dir"
 
 _SHARED_MEMORY = "/dev/shm"
+_SUFFIX = ".arena"
 _OPERATOR = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
 _POLL_SECONDS = 0.01
 _ATTEMPTS = 1000
 
 
 @dataclass(frozen=True)
-class Arenas:
-    """The arenas of one operator on the host where a task runs.
+class PageFiles:
+    """The page files of one operator on the host where a task runs.
 
-    How it works: `<directory>/adjoin-<uid>/<operator>/<partition>.arena`, one file for each partition, so
-    that all executors of a host together have no more than `slots` of them. A task locks its file, and
-    shares a lock on the directory; both locks end with the process. The executor is noted as an owner. A
-    small program, the sweeper, removes what has no owner left, whose query has ended, or what was idle for
-    an hour.
+    How it works: a page file is `<directory>/adjoin-<uid>/<operator>/<partition>.arena`, one per partition,
+    so that all executors of a host together have at most `slots` of them. A task locks its file and holds
+    a shared lock on the directory; both locks end with the process. The executor is recorded as an owner.
+    A small program, the sweeper, removes the files of an operator once they have no owner left, their
+    query has ended, or they were idle for an hour.
 
     Attributes:
-        operator: A name for the operator, unique to its query and its parameters.
-        share_bytes: The most bytes of one file.
-        directory: Where to make them; None for /dev/shm if it can hold all of them, else the system's
-            directory for temporary files. All executors of a host must have the same.
+        operator: A name for the operator, unique to its query and parameters.
+        share_bytes: The maximum size of one file.
+        directory: Where to create them; None for /dev/shm if it can hold all of them, else the system's
+            directory for temporary files. All executors of a host must use the same one.
     """
 
     operator: str
@@ -67,28 +69,28 @@ class Arenas:
         keep: bool = True,
         attempt: int = 0,
     ) -> Iterator[str]:
-        """Hold an arena as long as the task runs.
+        """Hold a page file while the task runs.
 
         Args:
-            partition: Whose arena; where a stage has more partitions than slots, some share one and take
-                turns. None for any that is free, the one last used first.
-            slots: How many arenas the operator has on a host.
-            records: The directory of the records of its query; once that has the mark that the query
-                has ended, the arenas go.
-            keep: False to remove it when the task ends, however it ends.
-            attempt: Which attempt at which task; two that run at once in the same one, because a query
-                has the same join twice, have an arena each, or they would wait for each other.
+            partition: Whose page file; if a stage has more partitions than slots, some share one and take
+                turns. None for any free one, the most recently used first.
+            slots: How many page files the operator has on a host.
+            records: The directory with the records of its query; once these say that the query has ended,
+                the page files are removed.
+            keep: False to remove the file when the task ends, however it ends.
+            attempt: Which attempt at which task. If a query has the same join twice, both can run at once
+                in one attempt; they get a page file each, or they would wait for each other.
 
         Yields:
             The path of the file, which is empty if it is new.
 
         Raises:
-            ArenaError: The directory is full, cannot be written or belongs to somebody else.
+            ArenaError: The directory is full, not writable, or belongs to another user.
         """
         if slots < 1:
             raise OptionError(f"slots={slots}: give 1 or more")
         home = os.path.join(self._root(slots), f"adjoin-{os.geteuid()}")
-        names = [f"{slot}.arena" for slot in (range(slots) if partition is None else [partition % slots])]
+        names = [f"{slot}{_SUFFIX}" for slot in (range(slots) if partition is None else [partition % slots])]
         try:
             ended = _mark(records) if keep else "."
             held = _hold(home, self.operator, names, ended, attempt)
@@ -114,19 +116,19 @@ class Arenas:
 
 @dataclass(frozen=True)
 class _Held:
-    """A locked arena, and the lock on the directory of its operator."""
+    """A locked page file, and the lock on the directory of its operator."""
 
     path: str
-    arena: int
+    file: int
     directory: int
 
     def release(self, keep: bool) -> None:
-        # Whatever is refused here is removed by the sweeper.
+        # Whatever fails here is left to the sweeper.
         with suppress(OSError):
             os.utime(self.directory)
             if not keep:
                 os.unlink(self.path)
-        os.close(self.arena)
+        os.close(self.file)
         with suppress(OSError):
             if not keep:
                 fcntl.flock(self.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,12 +139,12 @@ class _Held:
 def _hold(home: str, operator: str, names: Sequence[str], ended: str | None, attempt: int) -> _Held:
     path = os.path.join(home, operator)
     for _ in range(_ATTEMPTS):
-        with suppress(FileNotFoundError):  # the sweeper has removed it: make it again
+        with suppress(FileNotFoundError):  # the sweeper has just removed it: create it again
             is_new = _make_private(home, path)
             directory = _lock_directory(path)
             if directory is not None:
                 return _hold_in(home, path, directory, names, ended, attempt, is_new=is_new)
-    raise ArenaError(f"{path} vanishes again and again; name another directory by {DIRECTORY_SETTING}")
+    raise ArenaError(f"{path} keeps being removed; set {DIRECTORY_SETTING} to another directory")
 
 
 def _hold_in(
@@ -160,24 +162,24 @@ def _hold_in(
         _start_sweeper(home)
         if is_new:
             sweeper.sweep(home)
-        name, arena = _lock_any(path, names, attempt)
+        name, file = _lock_any(path, names, attempt)
         os.utime(directory)
     except BaseException:
         os.close(directory)
         raise
-    return _Held(os.path.join(path, name), arena, directory)
+    return _Held(os.path.join(path, name), file, directory)
 
 
 def _make_private(home: str, path: str) -> bool:
-    """Make the directory of the operator, where others may write too; whether it is new."""
+    """Create the directory of the operator, below one that others can write to; True if it is new."""
     os.makedirs(os.path.dirname(home), exist_ok=True)
     with suppress(FileExistsError):
         os.mkdir(home, 0o700)
     found = os.lstat(home)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ArenaError(
-            f"{home} is no directory that belongs to user {os.geteuid()} alone: remove it, or name another "
-            f"directory by {DIRECTORY_SETTING}"
+            f"{home} is not a directory private to user {os.geteuid()}: remove it, or set "
+            f"{DIRECTORY_SETTING} to another directory"
         )
     try:
         os.mkdir(path, 0o700)
@@ -187,7 +189,7 @@ def _make_private(home: str, path: str) -> bool:
 
 
 def _lock_directory(path: str) -> int | None:
-    """Share the lock on the operator; None if it was removed meanwhile."""
+    """Take a shared lock on the operator; None if it has been removed meanwhile."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -201,14 +203,14 @@ def _lock_directory(path: str) -> int | None:
 
 
 def _mark(records: str | None) -> str | None:
-    """Where it says that the query has ended."""
+    """The file that marks the query as ended."""
     return None if records is None else os.path.join(os.path.abspath(records), version_records.ENDED)
 
 
 def _note(path: str, ended: str | None) -> None:
-    """For the sweeper: whom the arenas serve, and what is there once they are needed no more.
+    """Tell the sweeper whom the page files serve, and which file appears once they are no longer needed.
 
-    Those of a batch job never are when nobody has them locked, so something is there from the start.
+    A batch job needs them only while they are locked, so its file exists from the start.
     """
     owner = os.path.join(path, sweeper.OWNERS, _owner(os.getpid(), os.getppid()))
     if not os.path.exists(owner):
@@ -222,7 +224,7 @@ def _note(path: str, ended: str | None) -> None:
 
 @lru_cache(maxsize=1)
 def _owner(pid: int, parent: int) -> str:
-    """The executor: the nearest ancestor that is a Java, else the parent."""
+    """The executor: the nearest ancestor process named java, else the parent."""
     ancestor = parent
     while ancestor > 0:
         found = sweeper.process(ancestor)
@@ -231,22 +233,22 @@ def _owner(pid: int, parent: int) -> str:
         if found.name == "java":
             return sweeper.owner_name(ancestor)
         ancestor = found.parent
-    # An orphan belongs to process 1, which says nothing about it.
+    # The parent of an orphan is process 1, which never ends.
     return sweeper.owner_name(parent if parent > 1 else pid)
 
 
 def _lock_any(path: str, names: Sequence[str], attempt: int) -> tuple[str, int]:
-    """Lock the first arena that is free; wait until one is: whoever holds it lets go or dies."""
+    """Lock the first free page file, and wait until there is one: every holder lets go or dies."""
     while True:
         for name in _last_used_first(path, names):
-            arena = _lock_arena(os.path.join(path, name))
-            if arena is not None:
+            file = _lock_file(os.path.join(path, name))
+            if file is not None:
                 try:
                     _write_holder(path, name, attempt)
                 except BaseException:
-                    os.close(arena)
+                    os.close(file)
                     raise
-                return name, arena
+                return name, file
             if _holder(path, name) == attempt != 0:
                 return _lock_any(path, [f"again-{name}"], attempt)
         time.sleep(_POLL_SECONDS)
@@ -258,7 +260,7 @@ def _write_holder(path: str, name: str, attempt: int) -> None:
 
 
 def _holder(path: str, name: str) -> int:
-    """Which attempt holds the arena; 0 if that is not known yet."""
+    """Which attempt holds the page file; 0 if that is not known yet."""
     with suppress(OSError, ValueError), open(os.path.join(path, f"{name}.holder"), encoding="ascii") as file:
         return int(file.read())
     return 0
@@ -267,34 +269,34 @@ def _holder(path: str, name: str) -> int:
 def _last_used_first(path: str, names: Sequence[str]) -> Sequence[str]:
     if len(names) == 1:
         return names
-    # By what is noted of its holders: a file of pages whose times change is verified anew.
+    # By the times of the holder notes: changing those of a page file would have its pages verified again.
     used = {entry.name: entry.stat().st_mtime_ns for entry in os.scandir(path) if entry.is_file()}
     return sorted(names, key=lambda name: -used.get(f"{name}.holder", 0))
 
 
-def _lock_arena(path: str) -> int | None:
-    """Make the file if need be and lock it; None if it is taken."""
+def _lock_file(path: str) -> int | None:
+    """Lock the file, and create it if necessary; None if it is taken."""
     while True:
-        arena = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(arena, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if sweeper.is_at(path, arena):
-                return arena
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if sweeper.is_at(path, file):
+                return file
         except BlockingIOError:
-            os.close(arena)
+            os.close(file)
             return None
         except BaseException:
-            os.close(arena)
+            os.close(file)
             raise
-        os.close(arena)
+        os.close(file)
 
 
 def _start_sweeper(home: str) -> None:
-    """Unless one runs. It inherits the lock, so there never are two; without one, others sweep."""
+    """Start a sweeper unless one runs: it inherits the lock. If that fails, other tasks will sweep."""
     descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Through a shell that ends at once: the sweeper is nobody's child, and nobody has to wait for it.
+        # Through a shell that exits at once: the sweeper has no parent that would have to wait for it.
         command = [sys.executable, "-I", "-S", sweeper.__file__, home, str(descriptor)]
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
@@ -315,4 +317,4 @@ def _refused(home: str, error: OSError) -> ArenaError:
     cause = os.strerror(error.errno) if error.errno else str(error)
     cure = "make room there" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "make it writable"
     place = error.filename or home
-    return ArenaError(f"{place}: {cause}; {cure}, or name another directory by {DIRECTORY_SETTING}")
+    return ArenaError(f"{place}: {cause}; {cure}, or set {DIRECTORY_SETTING} to another directory")

