@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tests.conformance.scripted import chopped, numbered
-from tests.conformance.snapshots import Snapshot, snapshot
+from tests.conformance.batches import chopped, numbered
+from tests.conformance.semistream.snapshots import Snapshot, snapshot
 from tests.conformance.values import KEY_TYPES, PAYLOAD_TYPES, integer_bounds, key_pool, random_column
 from tests.oracle import Predicate, expected
+
+HOWS = ("inner", "left", "semi", "anti")
 
 
 @dataclass(eq=False)

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adjoin import Pause
-from tests.conformance.checks.every import HOWS, assert_versions_explain
-from tests.conformance.scripted import Item, Refresh, cut_at, numbered
-from tests.conformance.snapshots import Snapshot, snapshot
-from tests.conformance.subjects import OPERATORS, Subject
+from tests.conformance.batches import cut_at, numbered
+from tests.conformance.semistream.checks.versions import assert_versions_explain
+from tests.conformance.semistream.script import Item, Refresh
+from tests.conformance.semistream.snapshots import Snapshot, snapshot
+from tests.conformance.semistream.subjects import OPERATORS, SemiStreamSubject
+from tests.conformance.semistream.workloads import HOWS, Workload, reach_of, texts
 from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, key_pool, random_column
-from tests.conformance.workloads import Workload, reach_of, texts
 from tests.oracle import Predicate
 
 KEYS = (
@@ -131,17 +132,17 @@ thresholds = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("subject", OPERATORS, ids=lambda subject: subject.name)
-def test_random_workload(subject: Subject) -> None:
-    run_random_workloads(subject, max(40 // subject.one_of, 6))
+def test_random_workload(subject: SemiStreamSubject) -> None:
+    run_random_workloads(subject, max(40 // subject.quick_one_in, 6))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", OPERATORS, ids=lambda subject: subject.name)
-def test_more_random_workloads(subject: Subject) -> None:
+def test_more_random_workloads(subject: SemiStreamSubject) -> None:
     run_random_workloads(subject, 100)
 
 
-def run_random_workloads(subject: Subject, examples: int) -> None:
+def run_random_workloads(subject: SemiStreamSubject, examples: int) -> None:
     @given(data=st.data())
     @settings(max_examples=examples)
     def run(data: st.DataObject) -> None:
@@ -150,7 +151,7 @@ def run_random_workloads(subject: Subject, examples: int) -> None:
     run()
 
 
-def run_random_workload(subject: Subject, data: st.DataObject) -> None:
+def run_random_workload(subject: SemiStreamSubject, data: st.DataObject) -> None:
     plan = data.draw(plans)
     versions = versions_of(plan, tuple(data.draw(st.lists(st.integers(0, 2), max_size=2))))
     stream, predicate = data.draw(questions(plan.key, "range" in subject.able))

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin import BudgetError, OptionError, Pause, SchemaError
+from tests.conformance.batches import as_batch
 from tests.conformance.keys import Order, canonical_keys, orders
-from tests.conformance.scripted import as_batch
-from tests.conformance.snapshots import Snapshot
+from tests.conformance.semistream.snapshots import Snapshot
 from tests.oracle import Pairs, Predicate, assembled, whole_units
 
 ROOM_BYTES = 4096
