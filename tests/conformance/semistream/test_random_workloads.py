@@ -16,8 +16,8 @@ from tests.conformance.semistream.checks.versions import assert_versions_explain
 from tests.conformance.semistream.script import Item, Refresh
 from tests.conformance.semistream.snapshots import Snapshot, snapshot
 from tests.conformance.semistream.subjects import OPERATORS, SemiStreamSubject
-from tests.conformance.semistream.workloads import HOWS, Workload, reach_of, texts
-from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, key_pool, random_column
+from tests.conformance.semistream.workloads import HOWS, Workload
+from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, key_pool, random_column, reach_of, strings
 from tests.oracle import Predicate
 
 KEYS = (
@@ -54,7 +54,7 @@ def rows_of(key: str, places: Any, seed: int) -> pa.Table:
     index = pa.array(np.asarray(places, np.int64) % len(pool[0]))
     columns = {f"k{i}": column.take(index) for i, column in enumerate(pool)}
     payload = {name: random_column(kind, len(index), rng) for name, kind in PAYLOAD.items()}
-    return pa.table({**columns, "text": texts(len(index), rng), **payload})
+    return pa.table({**columns, "text": strings(len(index), rng), **payload})
 
 
 @cache
@@ -95,7 +95,7 @@ def questions(draw: st.DrawFn, key: str, ranges: bool) -> tuple[pa.Table, Predic
     places = draw(st.lists(st.integers(-1, len(pool[0]) - 1), max_size=100))
     index = pa.array([None if place < 0 else place for place in places], pa.int64())
     names = [f"k{i}" for i in range(len(pool))]
-    note = texts(len(index), np.random.default_rng(0), draw(st.sampled_from([2, 100, 3000])))
+    note = strings(len(index), np.random.default_rng(0), draw(st.sampled_from([2, 100, 3000])))
     stream = numbered(pa.table([*(column.take(index) for column in pool), note], names=[*names, "note"]))
     kinds = ["equal", "within", "between"] if ranges and key in MEASURABLE_KEYS else ["equal"]
     match draw(st.sampled_from(kinds)):

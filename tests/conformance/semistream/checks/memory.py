@@ -15,6 +15,7 @@ from tests.conformance.semistream import workloads
 from tests.conformance.semistream.snapshots import Snapshot
 from tests.conformance.semistream.subjects import SemiStreamSubject, assert_exact
 from tests.conformance.semistream.workloads import HOWS, Workload
+from tests.conformance.values import strings
 from tests.oracle import Predicate
 
 LADDER = ("+0", "+1", "+1000", "+4096", "+10 %", "+25 %", "+50 %", "+100 %", "+300 %", "all")
@@ -111,7 +112,7 @@ def check_row_widths(subject: SemiStreamSubject, row_bytes: int, budget: str, ba
     """Rows of ordinary width, many times what the budget holds."""
     base = workloads.large()
     stream = base.stream.append_column(
-        "note", workloads.texts(len(base.stream), np.random.default_rng(0), row_bytes + 1)
+        "note", strings(len(base.stream), np.random.default_rng(0), row_bytes + 1)
     )
     workload = Workload(f"rows of {row_bytes} bytes", base.snapshot, stream, base.predicate)
     memory = rung(subject, workload.snapshot, budget)

@@ -9,27 +9,8 @@ from tests.conformance.semistream import workloads
 from tests.conformance.semistream.snapshots import colliding, snapshot
 from tests.conformance.semistream.subjects import SemiStreamSubject, assert_exact
 from tests.conformance.semistream.workloads import HOWS, Workload
-from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, ORDERED_KEYS, random_column
+from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, ORDERED_KEYS, WIDENED, random_column, strings
 from tests.oracle import Predicate
-
-WIDENED = {
-    "int8 in int64": (pa.int8(), pa.int64()),
-    "uint8 in int16": (pa.uint8(), pa.int16()),
-    "uint16 in uint64": (pa.uint16(), pa.uint64()),
-    "int16 in int32": (pa.int16(), pa.int32()),
-    "float32 in float64": (pa.float32(), pa.float64()),
-    "string in large_string": (pa.string(), pa.large_string()),
-    "large_string in string": (pa.large_string(), pa.string()),
-    "dictionary in string": (pa.dictionary(pa.int32(), pa.string()), pa.string()),
-    "dictionary in int64": (pa.dictionary(pa.int32(), pa.int64()), pa.int64()),
-    "int16 in float32": (pa.int16(), pa.float32()),
-    "int32 in decimal(14,2)": (pa.int32(), pa.decimal128(14, 2)),
-    "binary in large_binary": (pa.binary(), pa.large_binary()),
-    "timestamp(s) in timestamp(us)": (pa.timestamp("s"), pa.timestamp("us")),
-    "time32(s) in time64(us)": (pa.time32("s"), pa.time64("us")),
-    "decimal(7,2) in decimal(12,4)": (pa.decimal128(7, 2), pa.decimal128(12, 4)),
-    "decimal(7,2) in decimal(30,4)": (pa.decimal128(7, 2), pa.decimal128(30, 4)),
-}
 
 
 @SEMI_STREAM.check(how=HOWS, key=KEY_TYPES, over_types=True)
@@ -67,7 +48,7 @@ def check_widened_key(subject: SemiStreamSubject, key: str) -> None:
     narrow = random_column(plain, 120, rng, null_share=0.0)
     widened = narrow.slice(0, 80).cast(of_master)
     rest = random_column(of_master, 100, rng, null_share=0.0)
-    table = pa.table({"k": pa.concat_arrays([widened, rest]), "text": workloads.texts(180, rng)})
+    table = pa.table({"k": pa.concat_arrays([widened, rest]), "text": strings(180, rng)})
     stream = numbered(pa.table({"k": narrow if plain == of_stream else narrow.dictionary_encode()}))
     workload = Workload(key, snapshot(table, "k"), stream, Predicate("k"))
     assert_exact(subject, workload, workload.batches(31), how="left")
