@@ -137,9 +137,12 @@ def conditions_of(link: Link) -> list[str]:
 _SPILLING = frozenset({"two inputs", "spill", "early"})
 _REACTIVE = _SPILLING | {"reactive"}
 _MANY = frozenset({"many inputs", "spill", "early"})
-JOINS = [
+REFERENCES = (
     StreamJoinSubject("StreamReference", Reference, _REACTIVE | {"range"}, all_types=True),
     StreamJoinSubject("ManyReference", ManyReference, _MANY | {"reactive"}),
+)
+JOINS = [
+    *REFERENCES,
     StreamJoinSubject("DINER", DINER, _REACTIVE | {"range"}, all_types=True, options={"max_outer": 3}),
     StreamJoinSubject("SymmetricHashJoin", SymmetricHashJoin, frozenset({"two inputs", "early"})),
     StreamJoinSubject("XJoin", XJoin, _REACTIVE),

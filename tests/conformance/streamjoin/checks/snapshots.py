@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pytest
 
+from adjoin import AdjoinError
 from tests.conformance.registry import STREAM_JOIN
 from tests.conformance.streamjoin import workloads
 from tests.conformance.streamjoin.checks.exact import MEMORY, RANGE, THREE, by_side
@@ -85,6 +87,12 @@ def check_restored_after_the_end_of_a_side(subject: StreamJoinSubject, side: str
     other = "right" if side == "left" else "left"
     ended: list[Arrival] = [(side, None)]
     assert_exact_over_snapshots(subject, held, [*rows[side], *ended, *rows[other]], "on disk")
+    join = subject.make(held)
+    join.end(side)
+    join = successor(subject, held, join, "on disk")
+    with pytest.raises(AdjoinError, match=f"{side} input has ended"):
+        join.push(*rows[side][0])
+    join.close()
 
 
 @STREAM_JOIN.check()
