@@ -322,7 +322,7 @@ class Core:
             raise AdjoinError(f"the {self.names[number]} input has ended")
         widest = max((batch.slice(row, 1).nbytes for row in range(len(batch))), default=0)
         if widest > self.room_bytes:
-            enough = widest + self.least_memory()
+            enough = widest + ROOM_BYTES
             raise BudgetError(f"a row of {widest} bytes does not fit; give memory={enough} or more")
 
     # Snapshots.

@@ -8,11 +8,13 @@ import pytest
 from adjoin import BudgetError
 from tests.conformance.registry import STREAM_JOIN
 from tests.conformance.streamjoin import workloads
+from tests.conformance.streamjoin.checks.exact import by_side
 from tests.conformance.streamjoin.subjects import (
     StreamJoinSubject,
     answer,
     assert_exact,
     numbers_after,
+    results_of,
     watched,
 )
 from tests.conformance.streamjoin.workloads import SHAPES, Workload, rows_of, two, with_pauses
@@ -91,39 +93,37 @@ def check_least_shape(subject: StreamJoinSubject, shape: str) -> None:
     assert_exact(subject, held, memory=subject.least(held))
 
 
-@STREAM_JOIN.check(row_bytes=(5_000, 60_000), side=("left", "right"))
+@STREAM_JOIN.check(needs=["spill"], row_bytes=(5_000, 60_000), side=("left", "right"))
 def check_wide_row(subject: StreamJoinSubject, row_bytes: int, side: str) -> None:
-    """A row too wide for the budget is refused, the join goes on, and the error names a budget that works."""
+    """A row too wide for the budget is refused, the join goes on, and the error says what would be enough."""
     held = workloads.shape("all keys equal")
-    name, batch = next(i for i in held.script(10) if isinstance(i, tuple) and i[0] == side)
-    assert batch is not None
-    at = batch.schema.names.index("note")
-    notes = ["w" * (row_bytes if row == 5 else 9) for row in range(len(batch))]
-    wide = batch.set_column(at, batch.schema.field(at), pa.array(notes))
-    join = subject.make(held, memory=subject.least(held) if subject.spills else None)
+    wide = with_wide_row(by_side(held, 10)[side][0][1], row_bytes)
+    join = subject.make(held)
     found: list[pa.RecordBatch] = []
-    named = None
     for item in held.script(10):
-        assert isinstance(item, tuple)
-        assert item[1] is not None
-        found += watched(join, join.push(item[0], item[1]))
-        if named is None and item[0] == side:
-            try:
-                list(join.push(name, wide.slice(0, 0)))
-                join.push(name, wide)
-            except BudgetError as error:
-                named = max(numbers_after("memory=", str(error)))
-            else:
-                join.close()
-                return
+        found += watched(join, results_of(join, item))
+        for call in (join.push, join.offer):
+            with pytest.raises(BudgetError) as refused:
+                call(side, wide)
     found += watched(join, join.finish())
     results = collected(found, join.schema)
     join.close()
-    assert_same_rows(results, subject.expected(held), "a wide row was refused")
-    assert named is not None
-    richer = subject.make(held, memory=named, block_bytes=None)
-    watched(richer, richer.push(name, wide))
+    assert_same_rows(results, subject.expected(held), "wide rows were refused")
+    message = str(refused.value)
+    enough: dict[str, int] = {"memory": max(numbers_after("memory=", message))}
+    if "block_bytes=" in message:
+        enough["block_bytes"] = numbers_after("block_bytes=", message)[-1]
+    richer = subject.make(held, **enough)
+    watched(richer, richer.push(side, wide))
+    watched(richer, richer.finish())
     richer.close()
+
+
+def with_wide_row(batch: pa.RecordBatch, row_bytes: int) -> pa.RecordBatch:
+    """The batch with a note of so many bytes in one of its rows."""
+    at = batch.schema.names.index("note")
+    notes = ["w" * (row_bytes if row == 5 else 9) for row in range(len(batch))]
+    return batch.set_column(at, batch.schema.field(at), pa.array(notes))
 
 
 @STREAM_JOIN.check(needs=["spill"], row_bytes=(1, 50, 1_500), budget=("+0", "+25 %"))
