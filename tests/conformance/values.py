@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -73,6 +74,26 @@ KEY_TYPES: dict[str, tuple[pa.DataType, ...]] = {
     "string+date32+decimal": (pa.string(), pa.date32(), pa.decimal128(12, 3)),
     "float64+binary": (pa.float64(), pa.binary()),
 }
+
+WIDENED = {
+    "int8 in int64": (pa.int8(), pa.int64()),
+    "uint8 in int16": (pa.uint8(), pa.int16()),
+    "uint16 in uint64": (pa.uint16(), pa.uint64()),
+    "int16 in int32": (pa.int16(), pa.int32()),
+    "float32 in float64": (pa.float32(), pa.float64()),
+    "string in large_string": (pa.string(), pa.large_string()),
+    "large_string in string": (pa.large_string(), pa.string()),
+    "dictionary in string": (pa.dictionary(pa.int32(), pa.string()), pa.string()),
+    "dictionary in int64": (pa.dictionary(pa.int32(), pa.int64()), pa.int64()),
+    "int16 in float32": (pa.int16(), pa.float32()),
+    "int32 in decimal(14,2)": (pa.int32(), pa.decimal128(14, 2)),
+    "binary in large_binary": (pa.binary(), pa.large_binary()),
+    "timestamp(s) in timestamp(us)": (pa.timestamp("s"), pa.timestamp("us")),
+    "time32(s) in time64(us)": (pa.time32("s"), pa.time64("us")),
+    "decimal(7,2) in decimal(12,4)": (pa.decimal128(7, 2), pa.decimal128(12, 4)),
+    "decimal(7,2) in decimal(30,4)": (pa.decimal128(7, 2), pa.decimal128(30, 4)),
+}
+"""A narrow type of the stream, or left, and the one it is compared in: that of the master, or right."""
 
 _HASHED = {"decimal_38", "decimal_256", "string", "large_string", "binary", "large_binary", "fixed_binary"}
 ORDERED_KEYS = [name for name, types in KEY_TYPES.items() if len(types) == 1 and name not in _HASHED]
@@ -212,3 +233,20 @@ def _edges(kind: pa.DataType) -> list[Any]:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return [b"", b"\x00", b"\x00\x00", b"a" * 200]
     return ["", "\x00", "a", "ab", "é", "東京", "a" * 200]
+
+
+def reach_of(kind: pa.DataType) -> Any:
+    """A distance that some pairs of random keys of this type are within."""
+    if pa.types.is_floating(kind):
+        return 0.25
+    if pa.types.is_decimal(kind):
+        return Decimal("12.5")
+    if pa.types.is_temporal(kind):
+        return timedelta(days=200) if pa.types.is_date(kind) else timedelta(seconds=900)
+    return (integer_bounds(kind)[1] - integer_bounds(kind)[0]) // 40
+
+
+def strings(rows: int, rng: np.random.Generator, longest: int = 120) -> pa.Array:
+    """Payload that makes rows wide."""
+    lengths = rng.integers(longest // 2, longest, rows)
+    return pa.array([chr(97 + i % 26) * int(length) for i, length in enumerate(lengths)], pa.string())

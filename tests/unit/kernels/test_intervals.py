@@ -1,107 +1,187 @@
-"""Kernels over sorted intervals, compared with plain Python."""
+"""Runs of intervals searched, merged and swept, against NumPy and a list of entries."""
+
+from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 from adjoin.kernels.intervals import merge_runs, overlap_ranges, sweep_clock
 
-intervals = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=25)
+LEAST, GREATEST = -(2**63), 2**63 - 1
+SEEDS = range(12)
 
 
-def ends_of(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends, sorted by the lower ones."""
-    pairs = sorted(pairs)
-    low = np.array([low for low, _ in pairs], np.int64)
-    return low, low + np.array([length for _, length in pairs], np.int64)
+def intervals(random, rows, keys=60, longest=8):
+    """Random intervals in the order of their lower ends."""
+    low = np.sort(random.integers(0, keys, rows))
+    return low, low + random.integers(0, longest, rows)
 
 
-@given(run=intervals, wanted=intervals)
-def test_overlapping_intervals_are_in_the_range_that_is_found(run, wanted):
-    (run_low, run_high), (low, high) = ends_of(run), ends_of(wanted)
-    reach = np.maximum.accumulate(run_high) if len(run) else run_high
+def assert_ranges(run_low, run_high, low, high):
+    reach = np.maximum.accumulate(run_high) if len(run_high) else run_high
     begin, count = overlap_ranges(run_low, reach, low, high)
-    for at in range(len(low)):
-        found = range(begin[at], begin[at] + count[at])
-        overlap = np.flatnonzero((run_low <= high[at]) & (run_high >= low[at]))
-        assert set(overlap) <= set(found)
-        assert all(run_low[each] <= high[at] and reach[each] >= low[at] for each in found)
+    first = np.searchsorted(reach, low, "left")
+    assert begin.tolist() == first.tolist()
+    assert count.tolist() == np.maximum(np.searchsorted(run_low, high, "right") - first, 0).tolist()
+    for row in range(len(low)):
+        overlapping = np.flatnonzero((run_low <= high[row]) & (low[row] <= run_high))
+        assert ((begin[row] <= overlapping) & (overlapping < begin[row] + count[row])).all()
 
 
-@given(run=st.lists(st.integers(0, 20)), wanted=st.lists(st.integers(0, 20)))
-def test_ranges_of_points_are_exact(run, wanted):
-    points, keys = np.sort(np.array(run, np.int64)), np.sort(np.array(wanted, np.int64))
-    begin, count = overlap_ranges(points, points, keys, keys)
-    assert [points[at : at + n].tolist() for at, n in zip(begin, count, strict=True)] == [
-        [point for point in points.tolist() if point == key] for key in keys
-    ]
+@pytest.mark.parametrize("longest", [1, 8, 100])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_overlap_ranges_hold_every_interval_that_overlaps(seed, longest):
+    random = np.random.default_rng(seed)
+    run = intervals(random, int(random.integers(0, 50)), longest=longest)
+    asked = intervals(random, int(random.integers(0, 50)), longest=longest)
+    assert_ranges(*run, *asked)
 
 
-@st.composite
-def runs(draw):
-    """Lower and upper ends, places (some of them negative: the entry is gone) and join bits."""
-    low, high = ends_of(draw(intervals))
-    place = np.array(draw(st.lists(st.integers(-1, 99), min_size=len(low), max_size=len(low))), np.int64)
-    joined = np.array(draw(st.lists(st.integers(0, 1), min_size=len(low), max_size=len(low))), np.uint8)
-    return low, high, place, joined
+@pytest.mark.parametrize(
+    ("run", "asked"),
+    [
+        (([], []), ([5], [9])),
+        (([5], [9]), ([], [])),
+        (([5], [9]), ([0, 10], [4, 20])),
+        (([5], [9]), ([0, 9], [5, 9])),
+        (([0, 1, 2], [100, 1, 2]), ([50], [60])),
+        (([LEAST, GREATEST], [LEAST, GREATEST]), ([LEAST, LEAST, GREATEST], [LEAST, GREATEST, GREATEST])),
+    ],
+)
+def test_overlap_ranges_of_edge_cases(run, asked):
+    assert_ranges(*(np.array(ends, np.int64) for ends in (*run, *asked)))
 
 
-@given(run=runs(), more=runs(), are_points=st.booleans())
-def test_merging_runs_keeps_their_order_and_drops_what_is_gone(run, more, are_points):
-    if are_points:
-        nothing = np.empty(0, np.int64)
-        run, more = (run[0], nothing, *run[2:]), (more[0], nothing, *more[2:])
-    entries = [
-        (int(one[0][at]), None if are_points else int(one[1][at]), int(one[2][at]), int(one[3][at]))
-        for one in (run, more)
-        for at in np.flatnonzero(one[2] >= 0)
-    ]
-    entries = sorted(entries, key=lambda entry: entry[0])  # stable: the first run comes first
-    merged = [array.tolist() for array in merge_runs(*run, *more, len(entries))]
-    low, high, place, joined = map(list, zip(*entries, strict=True)) if entries else ([], [], [], [])
-    assert merged == [low, [] if are_points else high, place, joined]
+def test_overlap_ranges_of_points_are_equal_keys():
+    run = np.array([1, 3, 3, 3, 8])
+    asked = np.array([0, 1, 3, 3, 5, 8, 9])
+    begin, count = overlap_ranges(run, run, asked, asked)
+    assert count.tolist() == [0, 1, 3, 3, 0, 1, 0]
+    assert begin[count > 0].tolist() == [0, 1, 1, 4]
 
 
-def swept(run, more, first, last, hand, wanted):
-    """The CLOCK algorithm over one list of all entries, step by step."""
-    entries = [
-        (int(key), number, at) for number, one in enumerate((run, more)) for at, key in enumerate(one[0])
-    ]
-    entries = sorted(entry for entry in entries if first <= entry[0] <= last)
-    places, bits = [run[1].tolist(), more[1].tolist()], [run[2].tolist(), more[2].tolist()]
-    chosen: list[list[int]] = [[], []]
-    if not entries:
-        return chosen, bits, hand
+def run_of(random, rows, first_place, removed=0.3):
+    """Lower and upper ends, places of which some are negative, as of entries that were removed; join bits."""
+    low, high = intervals(random, rows)
+    place = first_place + np.arange(rows)
+    place = np.where(random.random(rows) < removed, -place - 1, place)
+    return low, high, place, random.integers(0, 2, rows).astype(np.uint8)
+
+
+@pytest.mark.parametrize("has_high", [True, False])
+@pytest.mark.parametrize("removed", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_merged_run_has_the_entries_of_both_that_were_not_removed(seed, removed, has_high):
+    random = np.random.default_rng(seed)
+    sizes = random.integers(0, 40, 2)
+    runs = [run_of(random, int(rows), start, removed) for rows, start in zip(sizes, (0, 100), strict=True)]
+    wanted = [np.concatenate(columns) for columns in zip(*runs, strict=True)]
+    order = np.argsort(wanted[0], kind="stable")
+    order = order[wanted[2][order] >= 0]
+    given = [(low, high if has_high else high[:0], place, joined) for low, high, place, joined in runs]
+    found = merge_runs(*given[0], *given[1], len(order))
+    assert found[0].tolist() == wanted[0][order].tolist()
+    # Ends that were left out stay left out; with no entries to be merged there is nothing to leave out.
+    if has_high:
+        assert found[1].tolist() == wanted[1][order].tolist()
+    elif sizes.any():
+        assert len(found[1]) == 0
+    assert found[2].tolist() == wanted[2][order].tolist()
+    assert found[3].tolist() == wanted[3][order].tolist()
+
+
+def test_entries_with_equal_keys_stay_in_the_order_of_their_runs():
+    one = np.array([5, 5]), np.array([6, 7]), np.array([0, 1]), np.array([1, 0], np.uint8)
+    other = np.array([5]), np.array([9]), np.array([2]), np.array([1], np.uint8)
+    low, high, place, joined = merge_runs(*one, *other, 3)
+    assert (low.tolist(), high.tolist()) == ([5, 5, 5], [6, 7, 9])
+    assert (place.tolist(), joined.tolist()) == ([0, 1, 2], [1, 0, 1])
+
+
+@dataclass
+class Entry:
+    """One entry of a run as the clock sees it."""
+
+    key: int
+    run: int
+    at: int
+    is_there: bool
+    joined: bool
+    is_chosen: bool = False
+
+
+def swept(entries, hand, first, last, wanted):
+    """Chosen entries and the new hand: the clock goes around the keys of the range, twice at most."""
+    ring = [entry for entry in entries if first <= entry.key <= last]
+    chosen = []
+    if not ring:
+        return chosen, hand
     at = 0
     if first <= hand <= last:
-        at = next((number for number, entry in enumerate(entries) if entry[0] >= hand), len(entries))
-    for _ in range(2 * len(entries)):
-        if len(chosen[0]) + len(chosen[1]) == wanted:
+        at = sum(entry.key < hand for entry in ring)
+    for _ in range(2 * len(ring)):
+        if len(chosen) == wanted:
             break
-        at %= len(entries)
-        _, number, place = entries[at]
-        if places[number][place] >= 0 and place not in chosen[number]:
-            if bits[number][place]:
-                bits[number][place] = 0
-            else:
-                chosen[number].append(place)
+        entry = ring[at % len(ring)]
         at += 1
-    return chosen, bits, entries[at % len(entries)][0]
+        if not entry.is_there or entry.is_chosen:
+            continue
+        if entry.joined:
+            entry.joined = False
+        else:
+            entry.is_chosen = True
+            chosen.append(entry)
+    return chosen, ring[at % len(ring)].key
 
 
-@given(
-    run=runs(),
-    more=runs(),
-    first=st.integers(0, 30),
-    length=st.integers(0, 30),
-    hand=st.integers(-5, 60),
-    wanted=st.integers(0, 60),
-)
-def test_the_clock_chooses_entries_without_a_join_bit(run, more, first, length, hand, wanted):
-    arrays = [[one[0], one[2].copy(), one[3].copy()] for one in (run, more)]
-    expected = swept(arrays[0], arrays[1], first, first + length, hand, wanted)
-    chosen, more_chosen, stopped = sweep_clock(*arrays[0], *arrays[1], first, first + length, hand, wanted)
-    assert [chosen.tolist(), more_chosen.tolist()] == expected[0]
-    assert [arrays[0][2].tolist(), arrays[1][2].tolist()] == expected[1]
-    assert stopped == expected[2]
-    assert [arrays[0][1].tolist(), arrays[1][1].tolist()] == [run[2].tolist(), more[2].tolist()]
+def assert_swept(runs, first, last, hand, wanted):
+    """`runs` are pairs of (keys, places, join bits); what the kernel does to them is what the list says."""
+    entries = [
+        Entry(int(key), run, at, bool(places[at] >= 0), bool(joined[at]))
+        for run, (keys, places, joined) in enumerate(runs)
+        for at, key in enumerate(keys)
+    ]
+    entries.sort(key=lambda entry: entry.key)  # stable: of equal keys those of the first run come first
+    before = [places.copy() for _, places, _ in runs]
+    chosen, next_hand = swept(entries, hand, first, last, wanted)
+    *found, found_hand = sweep_clock(*runs[0], *runs[1], first, last, hand, wanted)
+    for run, (_, places, joined) in enumerate(runs):
+        assert found[run].tolist() == [entry.at for entry in chosen if entry.run == run]
+        assert places.tolist() == before[run].tolist(), "places are as they were"
+        wanted_bits = sorted((entry.at, entry.joined) for entry in entries if entry.run == run)
+        assert joined.tolist() == [bit for _, bit in wanted_bits]
+    assert found_hand == next_hand
+
+
+@pytest.mark.parametrize("share_joined", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_clock_chooses_entries_without_join_bits_from_the_hand_on(seed, share_joined):
+    random = np.random.default_rng(seed)
+    for _ in range(20):
+        runs = []
+        for start in (0, 100):
+            keys, _, places, _ = run_of(random, int(random.integers(0, 25)), start)
+            runs.append((keys, places, (random.random(len(keys)) < share_joined).astype(np.uint8)))
+        first, last = np.sort(random.integers(-5, 65, 2))
+        hand, wanted = int(random.integers(-5, 65)), int(random.integers(0, 40))
+        assert_swept(runs, int(first), int(last), hand, wanted)
+
+
+def test_the_clock_chooses_no_entry_twice_and_stops_after_two_rounds():
+    runs = [
+        (np.array([1, 2, 3]), np.array([0, 1, 2]), np.array([1, 0, 1], np.uint8)),
+        (np.array([2]), np.array([3]), np.array([1], np.uint8)),
+    ]
+    assert_swept(runs, 0, 9, 2, 100)
+
+
+def test_the_clock_stays_where_no_entry_has_such_a_key():
+    runs = [(np.array([1, 9]), np.array([0, 1]), np.zeros(2, np.uint8))] * 2
+    chosen, more, hand = sweep_clock(*runs[0], *runs[1], 3, 5, 4, 10)
+    assert (len(chosen), len(more), hand) == (0, 0, 4)
+
+
+def test_the_clock_takes_extreme_keys():
+    keys = np.array([LEAST, 0, GREATEST])
+    runs = [(keys, np.arange(3), np.zeros(3, np.uint8)), (keys, np.arange(3), np.ones(3, np.uint8))]
+    assert_swept(runs, LEAST, GREATEST, GREATEST, 4)

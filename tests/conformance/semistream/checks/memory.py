@@ -9,18 +9,19 @@ import pyarrow as pa
 import pytest
 
 from adjoin import BudgetError
-from tests.conformance import workloads
-from tests.conformance.checks.registry import HOWS, check
-from tests.conformance.scripted import numbered
-from tests.conformance.snapshots import Snapshot
-from tests.conformance.subjects import Subject, assert_exact
-from tests.conformance.workloads import Workload
+from tests.conformance.batches import numbered
+from tests.conformance.registry import SEMI_STREAM
+from tests.conformance.semistream import workloads
+from tests.conformance.semistream.snapshots import Snapshot
+from tests.conformance.semistream.subjects import SemiStreamSubject, assert_exact
+from tests.conformance.semistream.workloads import HOWS, Workload
+from tests.conformance.values import strings
 from tests.oracle import Predicate
 
 LADDER = ("+0", "+1", "+1000", "+4096", "+10 %", "+25 %", "+50 %", "+100 %", "+300 %", "all")
 
 
-def rung(subject: Subject, snapshot: Snapshot, step: str) -> int:
+def rung(subject: SemiStreamSubject, snapshot: Snapshot, step: str) -> int:
     """A budget between the least that works and one that holds everything."""
     least = subject.least(snapshot)
     if step == "all":
@@ -30,40 +31,40 @@ def rung(subject: Subject, snapshot: Snapshot, step: str) -> int:
     return least + int(step)
 
 
-@check(how=HOWS, budget=LADDER)
-def check_budgets(subject: Subject, how: str, budget: str) -> None:
+@SEMI_STREAM.check(how=HOWS, budget=LADDER)
+def check_budgets(subject: SemiStreamSubject, how: str, budget: str) -> None:
     workload = workloads.large()
     memory = rung(subject, workload.snapshot, budget)
     assert_exact(subject, workload, workload.batches(400), how=how, memory=memory)
 
 
-@check(budget=LADDER)
-def check_groups_budgets(subject: Subject, budget: str) -> None:
+@SEMI_STREAM.check(budget=LADDER)
+def check_groups_budgets(subject: SemiStreamSubject, budget: str) -> None:
     workload = workloads.groups()
     assert_exact(subject, workload, how="left", memory=rung(subject, workload.snapshot, budget))
 
 
-@check(needs=["range"], budget=LADDER)
-def check_range_budgets(subject: Subject, budget: str) -> None:
+@SEMI_STREAM.check(needs=["range"], budget=LADDER)
+def check_range_budgets(subject: SemiStreamSubject, budget: str) -> None:
     workload = workloads.large_between()
     assert_exact(subject, workload, how="left", memory=rung(subject, workload.snapshot, budget))
 
 
-@check(batch_rows=(1, 51, 10_000), how=("inner", "left"))
-def check_least_batch_rows(subject: Subject, batch_rows: int, how: str) -> None:
+@SEMI_STREAM.check(batch_rows=(1, 51, 10_000), how=("inner", "left"))
+def check_least_batch_rows(subject: SemiStreamSubject, batch_rows: int, how: str) -> None:
     workload = workloads.usual()
     memory = subject.least(workload.snapshot)
     assert_exact(subject, workload, workload.batches(batch_rows), how=how, memory=memory)
 
 
-@check(shape=workloads.SHAPES)
-def check_least_shape(subject: Subject, shape: str) -> None:
+@SEMI_STREAM.check(shape=workloads.SHAPES)
+def check_least_shape(subject: SemiStreamSubject, shape: str) -> None:
     workload = workloads.shape(shape)
     assert_exact(subject, workload, how="left", memory=subject.least(workload.snapshot))
 
 
-@check()
-def check_budget_is_the_one_given(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_budget_is_the_one_given(subject: SemiStreamSubject) -> None:
     held = workloads.usual().snapshot
     memory = subject.least(held) + 12_345
     operator = subject.make(held, memory=memory, on="k")
@@ -73,8 +74,8 @@ def check_budget_is_the_one_given(subject: Subject) -> None:
     assert 0 < metrics["peak_bytes"] <= memory
 
 
-@check(missing_bytes=(1, 1024, None), shape=("usual", "groups", "empty master"))
-def check_below_least(subject: Subject, missing_bytes: int | None, shape: str) -> None:
+@SEMI_STREAM.check(missing_bytes=(1, 1024, None), shape=("usual", "groups", "empty master"))
+def check_below_least(subject: SemiStreamSubject, missing_bytes: int | None, shape: str) -> None:
     workload = workloads.shape(shape) if shape in workloads.SHAPES else getattr(workloads, shape)()
     least = subject.least(workload.snapshot)
     memory = 1 if missing_bytes is None else least - missing_bytes
@@ -87,8 +88,8 @@ def numbers_in(text: str) -> list[int]:
     return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\d|\d", text)]
 
 
-@check(row_bytes=(5_000, 60_000, 1_000_000), how=("inner", "anti"))
-def check_wide_stream_rows(subject: Subject, row_bytes: int, how: str) -> None:
+@SEMI_STREAM.check(row_bytes=(5_000, 60_000, 1_000_000), how=("inner", "anti"))
+def check_wide_stream_rows(subject: SemiStreamSubject, row_bytes: int, how: str) -> None:
     """A stream row that the budget cannot hold: the right rows, or an error naming a budget that works."""
     widths = [row_bytes if i % 7 == 3 else 5 for i in range(20)]
     stream = numbered(
@@ -106,20 +107,20 @@ def check_wide_stream_rows(subject: Subject, row_bytes: int, how: str) -> None:
     assert_exact(subject, workload, workload.batches(6), how=how, memory=named)
 
 
-@check(row_bytes=(1, 50, 2_000), budget=("+0", "+25 %", "+300 %"), batch_rows=(100, 1_000))
-def check_row_widths(subject: Subject, row_bytes: int, budget: str, batch_rows: int) -> None:
+@SEMI_STREAM.check(row_bytes=(1, 50, 2_000), budget=("+0", "+25 %", "+300 %"), batch_rows=(100, 1_000))
+def check_row_widths(subject: SemiStreamSubject, row_bytes: int, budget: str, batch_rows: int) -> None:
     """Rows of ordinary width, many times what the budget holds."""
     base = workloads.large()
     stream = base.stream.append_column(
-        "note", workloads.texts(len(base.stream), np.random.default_rng(0), row_bytes + 1)
+        "note", strings(len(base.stream), np.random.default_rng(0), row_bytes + 1)
     )
     workload = Workload(f"rows of {row_bytes} bytes", base.snapshot, stream, base.predicate)
     memory = rung(subject, workload.snapshot, budget)
     assert_exact(subject, workload, workload.batches(batch_rows), how="left", memory=memory)
 
 
-@check()
-def check_too_little_is_not_lost(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_too_little_is_not_lost(subject: SemiStreamSubject) -> None:
     """An operator whose construction failed holds nothing that would disturb the next one."""
     workload = workloads.usual()
     with suppress(BudgetError):
@@ -127,8 +128,8 @@ def check_too_little_is_not_lost(subject: Subject) -> None:
     assert_exact(subject, workload, how="inner")
 
 
-@check(input_rows=(1, 10, 100_000), stream_rows=(1, 10, 100_000), needs=["thresholds"])
-def check_thresholds(subject: Subject, input_rows: int, stream_rows: int) -> None:
+@SEMI_STREAM.check(input_rows=(1, 10, 100_000), stream_rows=(1, 10, 100_000), needs=["thresholds"])
+def check_thresholds(subject: SemiStreamSubject, input_rows: int, stream_rows: int) -> None:
     """Rows gathered before work starts: a matter of speed alone."""
     options: dict[str, Any] = {"input_rows": input_rows, "stream_rows": stream_rows}
     workload = workloads.usual()

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin import Pause
-from tests.conformance import workloads
-from tests.conformance.checks.registry import HOWS, check
-from tests.conformance.scripted import Item, Refresh
-from tests.conformance.snapshots import Snapshot
-from tests.conformance.subjects import Step, Subject, collected, play
-from tests.conformance.workloads import Workload
+from tests.conformance.registry import SEMI_STREAM
+from tests.conformance.semistream import workloads
+from tests.conformance.semistream.script import Item, Refresh
+from tests.conformance.semistream.snapshots import Snapshot
+from tests.conformance.semistream.subjects import SemiStreamSubject, Step, play
+from tests.conformance.semistream.workloads import HOWS, Workload
+from tests.conformance.subjects import collected
 from tests.oracle import Predicate, expected, row_ids
 
 Rows = dict[int, Counter[int]]
@@ -46,7 +47,7 @@ class History:
 
 
 def assert_versions_explain(
-    subject: Subject,
+    subject: SemiStreamSubject,
     workload: Workload,
     script: list[Item],
     how: str,
@@ -101,8 +102,8 @@ def shuffled_in(batches: list[Item], extras: list[Item], seed: int) -> list[Item
     return [next(sources[turn]) for turn in turns]
 
 
-@check(how=HOWS, seed=range(6))
-def check_updates_interleaved(subject: Subject, how: str, seed: int) -> None:
+@SEMI_STREAM.check(how=HOWS, seed=range(6))
+def check_updates_interleaved(subject: SemiStreamSubject, how: str, seed: int) -> None:
     workload = workloads.changing()
     refreshes: list[Item] = [Refresh(version) for version in workloads.versions_of_changing()]
     batch_rows = (1, 13, 40, 97, 200, 700)[seed]
@@ -110,8 +111,8 @@ def check_updates_interleaved(subject: Subject, how: str, seed: int) -> None:
     assert_versions_explain(subject, workload, script, how)
 
 
-@check(how=("inner", "left"), seed=range(3))
-def check_updates_and_pauses(subject: Subject, how: str, seed: int) -> None:
+@SEMI_STREAM.check(how=("inner", "left"), seed=range(3))
+def check_updates_and_pauses(subject: SemiStreamSubject, how: str, seed: int) -> None:
     workload = workloads.changing()
     extras: list[Item] = []
     for version in workloads.versions_of_changing():
@@ -121,24 +122,24 @@ def check_updates_and_pauses(subject: Subject, how: str, seed: int) -> None:
     assert_versions_explain(subject, workload, script, how, memory=least)
 
 
-@check(needs=["range"], how=("left", "semi"))
-def check_updates_range(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(needs=["range"], how=("left", "semi"))
+def check_updates_range(subject: SemiStreamSubject, how: str) -> None:
     base = workloads.changing()
     workload = Workload("changing range", base.snapshot, base.stream, Predicate("k", within=2))
     refreshes: list[Item] = [Refresh(version) for version in workloads.versions_of_changing()]
     assert_versions_explain(subject, workload, shuffled_in([*workload.batches(50)], refreshes, 1), how)
 
 
-@check(how=HOWS)
-def check_updates_groups(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=HOWS)
+def check_updates_groups(subject: SemiStreamSubject, how: str) -> None:
     """Groups over many pages grow, shrink and vanish."""
     base = workloads.groups()
     refreshes: list[Item] = [Refresh(version) for version in workloads.versions_of_groups()]
     assert_versions_explain(subject, base, shuffled_in([*base.batches(9)], refreshes, 2), how)
 
 
-@check(how=("left", "anti"))
-def check_update_seen_at_once(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=("left", "anti"))
+def check_update_seen_at_once(subject: SemiStreamSubject, how: str) -> None:
     """A row pushed after the refresh sees the new version, though its page was hot before."""
     first = workloads.products(np.arange(1000))
     changes = pa.table(
@@ -156,8 +157,8 @@ def check_update_seen_at_once(subject: Subject, how: str) -> None:
     assert_versions_explain(subject, workload, script, how)
 
 
-@check()
-def check_update_to_empty_and_back(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_update_to_empty_and_back(subject: SemiStreamSubject) -> None:
     first = workloads.products(np.arange(40))
     rows = first.table
     gone = first.changed(rows.append_column("_op", pa.array(["delete"] * len(rows))))
@@ -168,8 +169,8 @@ def check_update_to_empty_and_back(subject: Subject) -> None:
     assert_versions_explain(subject, workload, script, "left")
 
 
-@check()
-def check_refresh_without_rows(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_refresh_without_rows(subject: SemiStreamSubject) -> None:
     """New versions before the first batch, one after the other, and the same one again."""
     workload = workloads.changing()
     versions = workloads.versions_of_changing()

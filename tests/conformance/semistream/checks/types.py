@@ -3,55 +3,36 @@
 import numpy as np
 import pyarrow as pa
 
-from tests.conformance import workloads
-from tests.conformance.checks.registry import HOWS, check
-from tests.conformance.scripted import as_batch, numbered
-from tests.conformance.snapshots import colliding, snapshot
-from tests.conformance.subjects import Subject, assert_exact
-from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, ORDERED_KEYS, random_column
-from tests.conformance.workloads import Workload
+from tests.conformance.batches import as_batch, numbered
+from tests.conformance.registry import SEMI_STREAM
+from tests.conformance.semistream import workloads
+from tests.conformance.semistream.snapshots import colliding, snapshot
+from tests.conformance.semistream.subjects import SemiStreamSubject, assert_exact
+from tests.conformance.semistream.workloads import HOWS, Workload
+from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, ORDERED_KEYS, WIDENED, random_column, strings
 from tests.oracle import Predicate
 
-WIDENED = {
-    "int8 in int64": (pa.int8(), pa.int64()),
-    "uint8 in int16": (pa.uint8(), pa.int16()),
-    "uint16 in uint64": (pa.uint16(), pa.uint64()),
-    "int16 in int32": (pa.int16(), pa.int32()),
-    "float32 in float64": (pa.float32(), pa.float64()),
-    "string in large_string": (pa.string(), pa.large_string()),
-    "large_string in string": (pa.large_string(), pa.string()),
-    "dictionary in string": (pa.dictionary(pa.int32(), pa.string()), pa.string()),
-    "dictionary in int64": (pa.dictionary(pa.int32(), pa.int64()), pa.int64()),
-    "int16 in float32": (pa.int16(), pa.float32()),
-    "int32 in decimal(14,2)": (pa.int32(), pa.decimal128(14, 2)),
-    "binary in large_binary": (pa.binary(), pa.large_binary()),
-    "timestamp(s) in timestamp(us)": (pa.timestamp("s"), pa.timestamp("us")),
-    "time32(s) in time64(us)": (pa.time32("s"), pa.time64("us")),
-    "decimal(7,2) in decimal(12,4)": (pa.decimal128(7, 2), pa.decimal128(12, 4)),
-    "decimal(7,2) in decimal(30,4)": (pa.decimal128(7, 2), pa.decimal128(30, 4)),
-}
 
-
-@check(how=HOWS, key=KEY_TYPES)
-def check_key_type(subject: Subject, how: str, key: str) -> None:
+@SEMI_STREAM.check(how=HOWS, key=KEY_TYPES, over_types=True)
+def check_key_type(subject: SemiStreamSubject, how: str, key: str) -> None:
     workload = workloads.of_key_type(key)
     assert_exact(subject, workload, workload.batches(37), how=how)
 
 
-@check(needs=["range"], how=("left", "semi"), key=MEASURABLE_KEYS)
-def check_within_type(subject: Subject, how: str, key: str) -> None:
+@SEMI_STREAM.check(needs=["range"], how=("left", "semi"), key=MEASURABLE_KEYS, over_types=True)
+def check_within_type(subject: SemiStreamSubject, how: str, key: str) -> None:
     workload = workloads.of_range_type(key)
     assert_exact(subject, workload, workload.batches(37), how=how)
 
 
-@check(needs=["range"], how=("left",), key=ORDERED_KEYS)
-def check_between_type(subject: Subject, how: str, key: str) -> None:
+@SEMI_STREAM.check(needs=["range"], how=("left",), key=ORDERED_KEYS, over_types=True)
+def check_between_type(subject: SemiStreamSubject, how: str, key: str) -> None:
     workload = workloads.of_between_type(key)
     assert_exact(subject, workload, workload.batches(7), how=how)
 
 
-@check(how=("left", "anti"))
-def check_float_rules(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=("left", "anti"))
+def check_float_rules(subject: SemiStreamSubject, how: str) -> None:
     """NaN equals NaN, 0.0 equals -0.0, and each side keeps the sign it had."""
     nan, inf = float("nan"), float("inf")
     held = snapshot(pa.table({"k": [nan, -0.0, 1.0, inf, -inf], "n": [1, 2, 3, 4, 5]}), "k")
@@ -59,44 +40,49 @@ def check_float_rules(subject: Subject, how: str) -> None:
     assert_exact(subject, Workload("floats", held, stream, Predicate("k")), how=how)
 
 
-@check(key=WIDENED)
-def check_widened_key(subject: Subject, key: str) -> None:
+@SEMI_STREAM.check(key=WIDENED, over_types=True)
+def check_widened_key(subject: SemiStreamSubject, key: str) -> None:
     of_stream, of_master = WIDENED[key]
     rng = np.random.default_rng(9)
     plain = of_stream.value_type if pa.types.is_dictionary(of_stream) else of_stream
     narrow = random_column(plain, 120, rng, null_share=0.0)
     widened = narrow.slice(0, 80).cast(of_master)
     rest = random_column(of_master, 100, rng, null_share=0.0)
-    table = pa.table({"k": pa.concat_arrays([widened, rest]), "text": workloads.texts(180, rng)})
+    table = pa.table({"k": pa.concat_arrays([widened, rest]), "text": strings(180, rng)})
     stream = numbered(pa.table({"k": narrow if plain == of_stream else narrow.dictionary_encode()}))
     workload = Workload(key, snapshot(table, "k"), stream, Predicate("k"))
     assert_exact(subject, workload, workload.batches(31), how="left")
 
 
-@check(how=HOWS, hash_bits=(1, 4), key=("string", "int32+string", "decimal_38", "float64+binary"))
-def check_hash_collisions(subject: Subject, how: str, hash_bits: int, key: str) -> None:
+@SEMI_STREAM.check(
+    how=HOWS,
+    hash_bits=(1, 4),
+    key=("string", "int32+string", "decimal_38", "float64+binary"),
+    over_types=True,
+)
+def check_hash_collisions(subject: SemiStreamSubject, how: str, hash_bits: int, key: str) -> None:
     """Keys that differ are kept apart though their hashes agree."""
     base = workloads.of_key_type(key)
     held = colliding(base.snapshot, hash_bits)
     assert_exact(subject, Workload(f"collisions {key}", held, base.stream, base.predicate), how=how)
 
 
-@check(how=HOWS, batch_rows=(13, 120))
-def check_payload_types(subject: Subject, how: str, batch_rows: int) -> None:
+@SEMI_STREAM.check(how=HOWS, batch_rows=(13, 120))
+def check_payload_types(subject: SemiStreamSubject, how: str, batch_rows: int) -> None:
     workload = workloads.of_payload_types()
     memory = subject.all_in_memory(workload.snapshot)
     assert_exact(subject, workload, workload.batches(batch_rows), how=how, memory=memory)
 
 
-@check(how=HOWS, batch_rows=(13, 120))
-def check_payload_types_least(subject: Subject, how: str, batch_rows: int) -> None:
+@SEMI_STREAM.check(how=HOWS, batch_rows=(13, 120))
+def check_payload_types_least(subject: SemiStreamSubject, how: str, batch_rows: int) -> None:
     workload = workloads.of_payload_types()
     memory = subject.least(workload.snapshot)
     assert_exact(subject, workload, workload.batches(batch_rows), how=how, memory=memory)
 
 
-@check(how=("left", "anti"))
-def check_dictionaries(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=("left", "anti"))
+def check_dictionaries(subject: SemiStreamSubject, how: str) -> None:
     """Dictionary columns of the stream stay so, those of the master come out plain."""
     words = pa.array(["red", "green", None, "blue"] * 60).dictionary_encode()
     held = snapshot(pa.table({"k": pa.array(np.arange(240)), "colour": words}), "k")
@@ -105,8 +91,8 @@ def check_dictionaries(subject: Subject, how: str) -> None:
     assert_exact(subject, workload, workload.batches(17), how=how)
 
 
-@check(how=("left", "semi"))
-def check_extension_types(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=("left", "semi"))
+def check_extension_types(subject: SemiStreamSubject, how: str) -> None:
     """A type of one's own, on both sides."""
     ids = pa.ExtensionArray.from_storage(
         pa.uuid(), pa.array([bytes([i]) * 16 for i in range(120)], pa.binary(16))
@@ -116,8 +102,8 @@ def check_extension_types(subject: Subject, how: str) -> None:
     assert_exact(subject, Workload("uuid", held, stream, Predicate("k")), how=how)
 
 
-@check(how=("left", "anti"))
-def check_changing_dictionaries(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=("left", "anti"))
+def check_changing_dictionaries(subject: SemiStreamSubject, how: str) -> None:
     """Every batch brings a dictionary of its own."""
     held = workloads.products(np.arange(100))
     parts = []
@@ -129,8 +115,8 @@ def check_changing_dictionaries(subject: Subject, how: str) -> None:
     assert_exact(subject, Workload("changing dictionaries", held, stream, Predicate("k")), batches, how=how)
 
 
-@check(how=("inner", "left"))
-def check_master_encodings(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=("inner", "left"))
+def check_master_encodings(subject: SemiStreamSubject, how: str) -> None:
     """Views and run-ends in the source of the master come out plain."""
     text = [f"{i:040}" for i in range(200)]
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([50, 120, 200], pa.int32()), pa.array(["a", None, "c"]))
@@ -141,8 +127,8 @@ def check_master_encodings(subject: Subject, how: str) -> None:
     )
 
 
-@check(how=("inner", "anti"))
-def check_stream_views(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=("inner", "anti"))
+def check_stream_views(subject: SemiStreamSubject, how: str) -> None:
     words = pa.array([None if i % 5 == 0 else "w" * (i % 30) for i in range(90)], pa.string_view())
     stream = numbered(pa.table({"k": pa.array(np.arange(90) * 2), "word": words}))
     assert_exact(
@@ -150,8 +136,8 @@ def check_stream_views(subject: Subject, how: str) -> None:
     )
 
 
-@check(offset=(1, 3, 8, 64))
-def check_slices(subject: Subject, offset: int) -> None:
+@SEMI_STREAM.check(offset=(1, 3, 8, 64))
+def check_slices(subject: SemiStreamSubject, offset: int) -> None:
     """Batches that begin inside their buffers, at bit offsets too."""
     base = workloads.of_payload_types()
     stream = base.stream.combine_chunks().slice(offset, 50)
@@ -159,8 +145,8 @@ def check_slices(subject: Subject, offset: int) -> None:
     assert_exact(subject, workload, workload.batches(11), how="left")
 
 
-@check(how=("left", "semi"), least=(True, False))
-def check_large_master_rows(subject: Subject, how: str, least: bool) -> None:
+@SEMI_STREAM.check(how=("left", "semi"), least=(True, False))
+def check_large_master_rows(subject: SemiStreamSubject, how: str, least: bool) -> None:
     """Rows larger than a page, alone and among small ones, with unique and repeated keys."""
     sizes = [10, 100_000, 10, 10, 5_000, 9_000, 20_000, 1] * 6
     keys = np.repeat(np.arange(16), 3)

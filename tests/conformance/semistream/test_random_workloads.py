@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adjoin import Pause
-from tests.conformance.checks.every import HOWS, assert_versions_explain
-from tests.conformance.scripted import Item, Refresh, cut_at, numbered
-from tests.conformance.snapshots import Snapshot, snapshot
-from tests.conformance.subjects import OPERATORS, Subject
-from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, key_pool, random_column
-from tests.conformance.workloads import Workload, reach_of, texts
+from tests.conformance.batches import cut_at, numbered
+from tests.conformance.semistream.checks.versions import assert_versions_explain
+from tests.conformance.semistream.script import Item, Refresh
+from tests.conformance.semistream.snapshots import Snapshot, snapshot
+from tests.conformance.semistream.subjects import OPERATORS, SemiStreamSubject
+from tests.conformance.semistream.workloads import HOWS, Workload
+from tests.conformance.values import KEY_TYPES, MEASURABLE_KEYS, key_pool, random_column, reach_of, strings
 from tests.oracle import Predicate
 
 KEYS = (
@@ -53,7 +54,7 @@ def rows_of(key: str, places: Any, seed: int) -> pa.Table:
     index = pa.array(np.asarray(places, np.int64) % len(pool[0]))
     columns = {f"k{i}": column.take(index) for i, column in enumerate(pool)}
     payload = {name: random_column(kind, len(index), rng) for name, kind in PAYLOAD.items()}
-    return pa.table({**columns, "text": texts(len(index), rng), **payload})
+    return pa.table({**columns, "text": strings(len(index), rng), **payload})
 
 
 @cache
@@ -94,7 +95,7 @@ def questions(draw: st.DrawFn, key: str, ranges: bool) -> tuple[pa.Table, Predic
     places = draw(st.lists(st.integers(-1, len(pool[0]) - 1), max_size=100))
     index = pa.array([None if place < 0 else place for place in places], pa.int64())
     names = [f"k{i}" for i in range(len(pool))]
-    note = texts(len(index), np.random.default_rng(0), draw(st.sampled_from([2, 100, 3000])))
+    note = strings(len(index), np.random.default_rng(0), draw(st.sampled_from([2, 100, 3000])))
     stream = numbered(pa.table([*(column.take(index) for column in pool), note], names=[*names, "note"]))
     kinds = ["equal", "within", "between"] if ranges and key in MEASURABLE_KEYS else ["equal"]
     match draw(st.sampled_from(kinds)):
@@ -131,17 +132,17 @@ thresholds = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("subject", OPERATORS, ids=lambda subject: subject.name)
-def test_random_workload(subject: Subject) -> None:
-    run_random_workloads(subject, max(40 // subject.one_of, 6))
+def test_random_workload(subject: SemiStreamSubject) -> None:
+    run_random_workloads(subject, max(40 // subject.quick_one_in, 6))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", OPERATORS, ids=lambda subject: subject.name)
-def test_more_random_workloads(subject: Subject) -> None:
+def test_more_random_workloads(subject: SemiStreamSubject) -> None:
     run_random_workloads(subject, 100)
 
 
-def run_random_workloads(subject: Subject, examples: int) -> None:
+def run_random_workloads(subject: SemiStreamSubject, examples: int) -> None:
     @given(data=st.data())
     @settings(max_examples=examples)
     def run(data: st.DataObject) -> None:
@@ -150,7 +151,7 @@ def run_random_workloads(subject: Subject, examples: int) -> None:
     run()
 
 
-def run_random_workload(subject: Subject, data: st.DataObject) -> None:
+def run_random_workload(subject: SemiStreamSubject, data: st.DataObject) -> None:
     plan = data.draw(plans)
     versions = versions_of(plan, tuple(data.draw(st.lists(st.integers(0, 2), max_size=2))))
     stream, predicate = data.draw(questions(plan.key, "range" in subject.able))

@@ -4,21 +4,19 @@ It is the twin that tests the checks: it must pass all of them, and each of its 
 must fail. It shares no line with DuckDB's part of the oracle, so the two also check each other.
 """
 
-import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin import BudgetError, OptionError, Pause, SchemaError
-from tests.conformance.keys import Order, canonical_keys, orders
-from tests.conformance.scripted import as_batch
-from tests.conformance.snapshots import Snapshot
-from tests.oracle import Pairs, Predicate, assembled, whole_units
+from tests.conformance.batches import as_batch
+from tests.conformance.keys import canonical_keys, intervals, orders
+from tests.conformance.semistream.snapshots import Snapshot
+from tests.oracle import Pairs, Predicate, assembled
 
 ROOM_BYTES = 4096
 
@@ -167,25 +165,12 @@ class Reference:
         kind = master.schema.field(master_name).type
         held = self.held
         found = []
-        for row, (low, high) in enumerate(self._bounds(stream, kind)):
+        for row, (low, high) in enumerate(intervals(stream, self.predicate, kind)):
             if low is not None and high is not None:
                 first = bisect_left(held, low, key=lambda pair: pair[0])
                 last = bisect_right(held, high, key=lambda pair: pair[0])
                 found += [(row, other) for _, other in held[first:last]]
         return found
-
-    def _bounds(self, stream: pa.Table, kind: pa.DataType) -> Iterator[tuple[Order | None, Order | None]]:
-        if self.predicate.between is not None:
-            lows, highs = (orders(stream[name], kind) for name in self.predicate.between)
-            yield from zip(lows, highs, strict=True)
-            return
-        (name,) = self.predicate.names
-        reach = _reach(self.predicate.within, kind)
-        for key in orders(stream[name], kind):
-            if key is None or key[0] == 1:
-                yield key, key
-            else:
-                yield (0, key[1] - reach), (0, key[1] + reach)
 
     def _check_master(self, master: Snapshot) -> None:
         names = master.table.column_names
@@ -220,11 +205,3 @@ class Reference:
 
     def _now(self) -> float:
         return float(self.clock.now()) if self.clock else 0.0
-
-
-def _reach(within: Any, kind: pa.DataType) -> Any:
-    if pa.types.is_floating(kind):
-        return float(within)
-    if pa.types.is_decimal(kind):
-        return within if isinstance(within, Decimal) else Decimal(str(within))
-    return math.floor(whole_units(within, kind))

@@ -1,18 +1,18 @@
 """Masters and streams of every awkward shape, small, made once per run."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
-from decimal import Decimal
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tests.conformance.scripted import chopped, numbered
-from tests.conformance.snapshots import Snapshot, snapshot
-from tests.conformance.values import KEY_TYPES, PAYLOAD_TYPES, integer_bounds, key_pool, random_column
+from tests.conformance.batches import chopped, numbered
+from tests.conformance.semistream.snapshots import Snapshot, snapshot
+from tests.conformance.values import KEY_TYPES, PAYLOAD_TYPES, key_pool, random_column, reach_of, strings
 from tests.oracle import Predicate, expected
+
+HOWS = ("inner", "left", "semi", "anti")
 
 
 @dataclass(eq=False)
@@ -39,17 +39,11 @@ class Workload:
         return len(self.expected("anti"))
 
 
-def texts(rows: int, rng: np.random.Generator, longest: int = 120) -> pa.Array:
-    """Payload that makes pages hold few rows."""
-    lengths = rng.integers(longest // 2, longest, rows)
-    return pa.array([chr(97 + i % 26) * int(length) for i, length in enumerate(lengths)], pa.string())
-
-
 def products(keys: Any, seed: int = 0, **options: Any) -> Snapshot:
     """A master with these int64 keys, about 30 rows per page."""
     rng = np.random.default_rng(seed)
     key = pa.array(keys, pa.int64())
-    table = pa.table({"k": key, "price": pa.array(rng.normal(size=len(key))), "text": texts(len(key), rng)})
+    table = pa.table({"k": key, "price": pa.array(rng.normal(size=len(key))), "text": strings(len(key), rng)})
     return snapshot(table.take(pa.array(rng.permutation(len(key)))), "k", **options)
 
 
@@ -172,7 +166,7 @@ def of_key_type(name: str) -> Workload:
     columns = [f"k{i}" for i in range(len(types))]
     held = pa.array(rng.integers(0, max(1, size * 3 // 4), 260))
     table = pa.table([column.take(held) for column in pool], names=columns)
-    table = table.append_column("text", texts(260, rng))
+    table = table.append_column("text", strings(260, rng))
     wanted = rng.integers(0, size, 240)
     parts = [column.take(pa.array(wanted, mask=rng.random(240) < 0.04)) for column in pool]
     stream = numbered(pa.table(parts, names=columns))
@@ -196,17 +190,6 @@ def of_between_type(name: str) -> Workload:
     # Half the domain per interval would give far too many rows.
     few = stream.slice(0, 25)
     return Workload(f"between {name}", base.snapshot, few, Predicate("k0", between=("lo", "hi")))
-
-
-def reach_of(kind: pa.DataType) -> Any:
-    """A distance that some pairs of random keys of this type are within."""
-    if pa.types.is_floating(kind):
-        return 0.25
-    if pa.types.is_decimal(kind):
-        return Decimal("12.5")
-    if pa.types.is_temporal(kind):
-        return timedelta(days=200) if pa.types.is_date(kind) else timedelta(seconds=900)
-    return (integer_bounds(kind)[1] - integer_bounds(kind)[0]) // 40
 
 
 @cache
@@ -245,7 +228,7 @@ def random_changes(held: Snapshot, rng: np.random.Generator, rows: int = 60, dom
     """Upserts, deletes and inserts of products, of keys that are there and of some that are not."""
     keys = rng.integers(-10, domain + 10, rows)
     operations = rng.choice(["upsert", "delete", "insert"], rows, p=[0.6, 0.25, 0.15])
-    table = pa.table({"k": pa.array(keys), "price": rng.normal(size=rows), "text": texts(rows, rng)})
+    table = pa.table({"k": pa.array(keys), "price": rng.normal(size=rows), "text": strings(rows, rng)})
     return table.append_column("_op", pa.array(operations))
 
 

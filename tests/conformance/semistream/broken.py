@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin import BudgetError
-from tests.conformance.reference import ROOM_BYTES, Reference
-from tests.conformance.scripted import as_batch
-from tests.conformance.snapshots import Snapshot
+from tests.conformance.batches import as_batch
+from tests.conformance.semistream.reference import ROOM_BYTES, Reference
+from tests.conformance.semistream.snapshots import Snapshot
 from tests.oracle import Pairs, assembled, taken
 
 Batches = Iterator[pa.RecordBatch]

@@ -9,22 +9,23 @@ import pytest
 
 from adjoin import AdjoinError, OptionError, Pause, SchemaError
 from adjoin.operators.clock import SimulatedClock
-from tests.conformance import workloads
-from tests.conformance.checks.registry import HOWS, check
-from tests.conformance.scripted import Item
-from tests.conformance.subjects import LONG_SECONDS, Operator, Subject, assert_within_budget, collected
-from tests.conformance.workloads import Workload
+from tests.conformance.registry import SEMI_STREAM
+from tests.conformance.semistream import workloads
+from tests.conformance.semistream.script import Item
+from tests.conformance.semistream.subjects import LONG_SECONDS, Operator, SemiStreamSubject
+from tests.conformance.semistream.workloads import HOWS, Workload
+from tests.conformance.subjects import assert_within_budget, collected
 from tests.oracle import assert_same_rows
 
 COUNTERS = ("rows_in", "rows_out", "rows_unmatched", "cache_hits", "pages_read", "seeks", "bytes_read")
 
 
-def made(subject: Subject, workload: Workload, how: str = "left", **options: Any) -> Operator:
+def made(subject: SemiStreamSubject, workload: Workload, how: str = "left", **options: Any) -> Operator:
     return subject.make(workload.snapshot, how=how, **workload.predicate.options, **options)
 
 
-@check(how=HOWS, pause_every=(1, 3))
-def check_run(subject: Subject, how: str, pause_every: int) -> None:
+@SEMI_STREAM.check(how=HOWS, pause_every=(1, 3))
+def check_run(subject: SemiStreamSubject, how: str, pause_every: int) -> None:
     """`run` over batches and pauses gives the same rows, within budget all along."""
     workload = workloads.usual()
     clock = SimulatedClock()
@@ -43,16 +44,16 @@ def check_run(subject: Subject, how: str, pause_every: int) -> None:
     assert_same_rows(rows, workload.expected(how), "run")
 
 
-@check()
-def check_run_of_nothing(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_run_of_nothing(subject: SemiStreamSubject) -> None:
     for items in ([], [Pause(1.0)], [Pause(1.0), Pause(2.0)]):
         operator = made(subject, workloads.usual(), clock=SimulatedClock())
         assert list(operator.run(items)) == []
         operator.close()
 
 
-@check(how=HOWS)
-def check_idle_answers_everything(subject: Subject, how: str) -> None:
+@SEMI_STREAM.check(how=HOWS)
+def check_idle_answers_everything(subject: SemiStreamSubject, how: str) -> None:
     """After a long pause nothing waits: all rows are out before the stream ends."""
     workload = workloads.usual()
     operator = made(subject, workload, how)
@@ -64,8 +65,8 @@ def check_idle_answers_everything(subject: Subject, how: str) -> None:
     operator.close()
 
 
-@check()
-def check_idle_between(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_idle_between(subject: SemiStreamSubject) -> None:
     """Rows after a pause are answered like those before."""
     workload = workloads.groups()
     operator = made(subject, workload)
@@ -80,8 +81,8 @@ def check_idle_between(subject: Subject) -> None:
     assert_same_rows(rows, workload.expected("left"), "idle between")
 
 
-@check(how=HOWS, workload=("usual", "groups", "hot_key"))
-def check_metrics(subject: Subject, how: str, workload: str) -> None:
+@SEMI_STREAM.check(how=HOWS, workload=("usual", "groups", "hot_key"))
+def check_metrics(subject: SemiStreamSubject, how: str, workload: str) -> None:
     """Counters never fall, and in the end say what happened."""
     held = getattr(workloads, workload)()
     operator = made(subject, held, how)
@@ -109,8 +110,8 @@ def _assert_true(metrics: dict[str, int], workload: Workload, given: int) -> Non
     assert metrics["seconds_waiting_max"] >= 0.0
 
 
-@check(needs=["store"])
-def check_reads_are_counted(subject: Subject) -> None:
+@SEMI_STREAM.check(needs=["store"])
+def check_reads_are_counted(subject: SemiStreamSubject) -> None:
     """Nothing is cached before the first row, so the first answers cost reads."""
     workload = workloads.usual()
     operator = made(subject, workload, "inner")
@@ -123,8 +124,8 @@ def check_reads_are_counted(subject: Subject) -> None:
     assert metrics["cache_hits"] < metrics["rows_in"]
 
 
-@check(waiting_seconds=(0.0, 5.0))
-def check_waiting_is_measured(subject: Subject, waiting_seconds: float) -> None:
+@SEMI_STREAM.check(waiting_seconds=(0.0, 5.0))
+def check_waiting_is_measured(subject: SemiStreamSubject, waiting_seconds: float) -> None:
     """No row waits longer than the time that passed."""
     workload = workloads.usual()
     clock = SimulatedClock()
@@ -140,16 +141,16 @@ def check_waiting_is_measured(subject: Subject, waiting_seconds: float) -> None:
     assert 0.0 <= waited <= passed + 1e-9, f"{waited} s waited, {passed} s passed"
 
 
-@check()
-def check_close_twice(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_close_twice(subject: SemiStreamSubject) -> None:
     operator = made(subject, workloads.usual())
     list(operator.push(workloads.usual().batches(50)[0]))
     operator.close()
     operator.close()
 
 
-@check()
-def check_two_at_once(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_two_at_once(subject: SemiStreamSubject) -> None:
     """Two operators over one master know nothing of each other."""
     workload = workloads.usual()
     operators = [made(subject, workload, how) for how in ("left", "anti")]
@@ -164,27 +165,27 @@ def check_two_at_once(subject: Subject) -> None:
         assert_same_rows(rows, workload.expected(how), how)
 
 
-@check()
-def check_unknown_how(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_unknown_how(subject: SemiStreamSubject) -> None:
     with pytest.raises(OptionError, match="outer"):
         made(subject, workloads.usual(), "outer")
 
 
-@check()
-def check_unknown_columns(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_unknown_columns(subject: SemiStreamSubject) -> None:
     with pytest.raises(SchemaError, match="colour"):
         made(subject, workloads.usual(), columns=["colour"])
 
 
-@check()
-def check_key_that_is_none(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_key_that_is_none(subject: SemiStreamSubject) -> None:
     """`on` must name the master's key."""
     with pytest.raises(SchemaError, match="price"):
         subject.make(workloads.usual().snapshot, on="price")
 
 
-@check()
-def check_missing_stream_column(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_missing_stream_column(subject: SemiStreamSubject) -> None:
     operator = made(subject, workloads.usual())
     stream = pa.table({"product": [1, 2]})
     with pytest.raises(SchemaError, match="'k'"):
@@ -194,8 +195,8 @@ def check_missing_stream_column(subject: Subject) -> None:
     operator.close()
 
 
-@check()
-def check_key_of_another_type(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_key_of_another_type(subject: SemiStreamSubject) -> None:
     operator = made(subject, workloads.usual())
     stream = pa.table({"k": ["one", "two"]})
     with pytest.raises(SchemaError, match=r"string.*int64|int64.*string"):
@@ -203,8 +204,8 @@ def check_key_of_another_type(subject: Subject) -> None:
     operator.close()
 
 
-@check()
-def check_name_taken_twice(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_name_taken_twice(subject: SemiStreamSubject) -> None:
     """The suffix makes a name that is there already."""
     operator = made(subject, workloads.usual())
     stream = pa.table({"k": [1], "price": [2], "price_master": [3]})
@@ -213,15 +214,15 @@ def check_name_taken_twice(subject: Subject) -> None:
     operator.close()
 
 
-@check(needs=["range"], key=("string", "int64+int64"))
-def check_range_without_order(subject: Subject, key: str) -> None:
+@SEMI_STREAM.check(needs=["range"], key=("string", "int64+int64"))
+def check_range_without_order(subject: SemiStreamSubject, key: str) -> None:
     workload = workloads.of_key_type(key)
     with pytest.raises(AdjoinError, match="k0"):
         subject.make(workload.snapshot, on=workload.predicate.on, within=1)
 
 
-@check()
-def check_refused_batch_changes_nothing(subject: Subject) -> None:
+@SEMI_STREAM.check()
+def check_refused_batch_changes_nothing(subject: SemiStreamSubject) -> None:
     """A batch that was refused leaves the rows around it alone."""
     workload = workloads.usual()
     operator = made(subject, workload)

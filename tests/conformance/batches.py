@@ -1,30 +1,14 @@
-"""An input that reads as data: batches, pauses and new versions of the master in one list."""
+"""Tables cut into batches."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from adjoin import Pause
-from tests.conformance.snapshots import Snapshot
-
-
-@dataclass(frozen=True)
-class Refresh:
-    """From here on the stream is joined with this version."""
-
-    snapshot: Snapshot
-
-
-# A script is a list of these: ``[b1, Pause(2), b2, Refresh(newer), b3]``
-Item: TypeAlias = pa.RecordBatch | Pause | Refresh
-
 
 def chopped(stream: pa.Table, batch_rows: int) -> list[pa.RecordBatch]:
-    """The stream in batches of so many rows; at least one batch, so that its schema is seen."""
+    """The stream in batches of `batch_rows` rows; at least one batch, so that its schema is seen."""
     starts = range(0, max(len(stream), 1), batch_rows)
     return [as_batch(stream.slice(start, batch_rows)) for start in starts]
 

@@ -1,0 +1,5 @@
+"""All checks for joins of a stream with a master: importing this package registers them."""
+
+from tests.conformance.semistream.checks import exact, life, memory, types, versions
+
+__all__ = ["exact", "life", "memory", "types", "versions"]
