@@ -130,7 +130,7 @@ def test_changes_of_unknown_order_are_refused(
     df = spark.createDataFrame(as_changes([("upsert", 1, "x"), ("insert", 2, ""), ("delete", 1, "")]))
     with pytest.raises(OptionError, match=r"key \{'key': 1\} have no order, .* as sequence= or order_by="):
         master.apply(df.drop("at"))
-    with pytest.raises(OptionError, match=r"key \{'key': 1\} and the same at; drop duplicates"):
+    with pytest.raises(OptionError, match=r"key \{'key': 1\} have the same at; drop duplicates"):
         master.apply(df.selectExpr("_op", "key", "value", "1 AS at"), order_by="at")
     with pytest.raises(SchemaError, match="'at' orders the changes but has nulls"):
         master.apply(df.selectExpr("_op", "key", "value", "CAST(null AS int) AS at"), order_by="at")

@@ -3,6 +3,9 @@
 numba refuses to cache a kernel when neither the directory of the source nor the user's cache directory is
 writable. Its one remedy is a setting for the whole process, `numba.config.CACHE_DIR`. It is set only while a
 kernel of adjoin is being decorated, so that other users of numba in the process keep their own caches.
+
+Decorating compiles nothing. But numba looks for a writable cache directory each time, so importing adjoin
+creates that directory and a temporary file in it.
 """
 
 import os
