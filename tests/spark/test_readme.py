@@ -1,4 +1,4 @@
-"""The README's examples run, and its links lead somewhere."""
+"""The README's examples run, and its links point to existing files."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PATH = re.compile(r'"(products\.parquet|sales\.parquet|sales|changes|checkpoint|upkeep|facts|masters/\w+)"')
 
 
-def test_the_examples_run_one_after_the_other(spark, tmp_path):
+def test_the_examples_run_in_order(spark, tmp_path):
     known = pa.table({"product_id": [7, 8], "name": ["ink", "pad"], "price": [2.0, 3.0]})
     sold = pa.table({"sale": [1, 2, 3], "product_id": [7, 8, 9]})
     changes = known.append_column("_op", pa.array(["delete", "upsert"])).append_column(
