@@ -17,9 +17,9 @@ from adjoin.master.apply import ApplyOptions, Base, commit_next, rewrite
 from adjoin.master.index import PageIndex
 from adjoin.master.versions import Home
 from adjoin.spark import apply as apply_module
-from adjoin.spark import jobs
 from adjoin.spark.apply import page_cuts
 from adjoin.spark.types import arrow_schema_for_spark, spark_schema, to_spark
+from tests.spark.failing_jobs import failing_after
 from tests.unit.master.tables import build_master, changes, files_below, multiset, rows_of, typed_column
 
 Step = tuple[str, int, str]
@@ -181,17 +181,9 @@ def test_invalid_changes_are_rejected(spark: SparkSession, tmp_path: Path) -> No
 def test_a_failed_job_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
-        def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-            for _ in work(batches):
-                raise StorageError("/somewhere: no space; make room")
-            yield
-
-        return jobs.run(df, fail_at_the_end)
-
     master = build_master(as_table([(1, "a")], "int64"), "key", tmp_path, filter_bits=8)
     before = files_below(tmp_path)
-    monkeypatch.setattr(apply_module, "run", run)
+    monkeypatch.setattr(apply_module, "run", failing_after("/somewhere: no space; make room"))
     with pytest.raises(StorageError, match="/somewhere"):
         master.apply(spark.sql("SELECT 'upsert' AS _op, id AS key, 'x' AS value FROM range(300)"))
     assert files_below(tmp_path) == before

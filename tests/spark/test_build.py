@@ -20,6 +20,7 @@ from adjoin.spark import build as build_module
 from adjoin.spark import jobs
 from adjoin.spark.enrich.ranges import Survey
 from tests.spark import programs
+from tests.spark.failing_jobs import failing_after
 from tests.spark.on_retries import ROWS, changed, table
 from tests.spark.programs import read_json
 from tests.unit.master.tables import files_below, multiset, products, rows_of
@@ -126,16 +127,8 @@ def test_bad_sources_are_rejected_before_anything_is_written(spark: SparkSession
 def test_a_failed_job_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
-        def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-            for number, _ in enumerate(work(batches), 1):
-                raise StorageError(f"/somewhere: no space after {number} parts; make room")
-            yield
-
-        return jobs.run(df, fail_at_the_end)
-
-    monkeypatch.setattr(build_module, "run", run)
-    with pytest.raises(StorageError, match=r"^/somewhere: no space after 1 parts; make room$"):
+    monkeypatch.setattr(build_module, "run", failing_after("/somewhere: no space; make room"))
+    with pytest.raises(StorageError, match=r"^/somewhere: no space; make room$"):
         Master.build(spark.range(1000), key="id", path=tmp_path / "m", filter_bits=8)
     assert files_below(tmp_path / "m") == [str(tmp_path / "m" / "writers.lock")]
 
@@ -150,7 +143,7 @@ def test_vacuum_spares_files_that_executors_have_just_written(
         seen.append(vacuum(Home(tmp_path / "m"), Retention(1)))
         return results
 
-    monkeypatch.setattr(build_module, "run", run)
+    monkeypatch.setattr(build_module, "run", failing_after("/somewhere: no space; make room"))
     Master.build(spark.range(1000), key="id", path=tmp_path / "m").verify()
     assert seen == [Vacuumed((), 0, 0)]
 

@@ -3,9 +3,7 @@
 import datetime as dt
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from adjoin import Master, OptionError, SchemaError, StorageError, etl
+from adjoin.master.rewriter import Rewritten
 from adjoin.spark import apply as apply_module
-from adjoin.spark import jobs
+from tests.spark.failing_jobs import failing_after
 from tests.spark.programs import Program
 from tests.unit.master.sequenced import Change, Model, as_changes, as_rows, key_table, latest_rows
 from tests.unit.master.tables import build_master, files_below, multiset, rows_of
@@ -170,18 +169,13 @@ def test_a_failed_job_leaves_nothing_behind(
 ) -> None:
     """Neither pages of tasks nor the records they have prepared."""
 
-    def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
-        def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-            for part in work(batches):
-                assert part[1].records is not None
-                raise StorageError("/somewhere: no space; make room")
-            yield
-
-        return jobs.run(df, fail_at_the_end)
-
     master = build(tmp_path / "m", "int64", [(1, "a")])
     before = files_below(tmp_path)
-    monkeypatch.setattr(apply_module, "run", run)
+
+    def has_records(part: tuple[int, Rewritten]) -> None:
+        assert part[1].records is not None
+
+    monkeypatch.setattr(apply_module, "run", failing_after("/somewhere: no space; make room", has_records))
     changes = spark.sql("SELECT 'upsert' AS _op, id AS key, 'x' AS value, 5 AS at FROM range(300)")
     with pytest.raises(StorageError, match="/somewhere"):
         master.apply(changes, sequence="at")
