@@ -41,11 +41,11 @@ def _per_key(keys: Array, rows: Array) -> tuple[Array, Array]:
     return known, totals
 
 
-def _first_bytes(texts: pa.Array) -> Array:
+def _first_bytes(strings: pa.Array) -> Array:
     """The first byte of every string, 0 for an empty one."""
-    texts = texts.cast(pa.large_binary())
-    _, offsets, data = texts.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    strings = strings.cast(pa.large_binary())
+    _, offsets, data = strings.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
     content = np.append(np.frombuffer(data or b"", np.uint8), 0)
     first: Array = np.where(np.diff(bounds) > 0, content[bounds[:-1]], 0)
     return first.astype(np.int64)

@@ -24,11 +24,11 @@ def master_batches(
     for start in range(0, rows, batch_rows):
         keys = np.arange(start, min(start + batch_rows, rows), dtype=np.int64) // rows_per_key
         letters = _LETTERS[random.integers(0, len(_LETTERS), (len(keys), _TEXT_BYTES), dtype=np.uint8)]
-        texts = pa.FixedSizeBinaryArray.from_buffers(
+        strings = pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(_TEXT_BYTES), len(keys), [None, pa.py_buffer(letters)]
         )
         yield pa.RecordBatch.from_arrays(
-            [pa.array(keys), texts.cast(pa.binary()).cast(pa.string())], schema=MASTER_SCHEMA
+            [pa.array(keys), strings.cast(pa.binary()).cast(pa.string())], schema=MASTER_SCHEMA
         )
 
 

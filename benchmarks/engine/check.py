@@ -51,14 +51,16 @@ def _check_chunk(table: pa.Table, tally: Tally) -> None:
 
 
 def _words(column: pa.ChunkedArray) -> np.ndarray:
-    texts = column.cast(pa.string()).combine_chunks()
-    if isinstance(texts, pa.ChunkedArray):
-        texts = pa.concat_arrays(texts.chunks)
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    strings = column.cast(pa.string()).combine_chunks()
+    if isinstance(strings, pa.ChunkedArray):
+        strings = pa.concat_arrays(strings.chunks)
+    offsets = np.frombuffer(strings.buffers()[1], np.int32)[
+        strings.offset : strings.offset + len(strings) + 1
+    ]
     if (np.diff(offsets) != workload.TEXT_BYTES).any():
         raise RowsDifferError("column text has values of the wrong length")
-    data = texts.buffers()[2].slice(int(offsets[0]), len(texts) * workload.TEXT_BYTES)
-    return np.frombuffer(data, np.uint64).reshape(len(texts), -1)
+    data = strings.buffers()[2].slice(int(offsets[0]), len(strings) * workload.TEXT_BYTES)
+    return np.frombuffer(data, np.uint64).reshape(len(strings), -1)
 
 
 def _same(name: str, equal: np.ndarray) -> None:

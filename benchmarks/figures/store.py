@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures.figure import REAL, Curves, Figure, Verdict
-from benchmarks.harness.results import Result, Row, Table, read
+from benchmarks.harness.results import ORIGIN, Result, Row, Table, read
 
 TABLE = Table(
     columns=(
-        "run",
-        "commit",
-        "machine",
-        "seed",
+        *ORIGIN,
         "scale",
         "figure",
         "device",

@@ -14,6 +14,8 @@ Result = dict[str, Any]
 """One repetition, as measured."""
 Row = dict[str, str]
 """One repetition, as read from the file."""
+ORIGIN = ("run", "commit", "machine", "seed")
+"""The columns that say where a row comes from."""
 
 
 def describe_run() -> Result:

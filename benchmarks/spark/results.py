@@ -1,13 +1,10 @@
 """The columns of this benchmark's results."""
 
-from benchmarks.harness.results import Table
+from benchmarks.harness.results import ORIGIN, Table
 
 TABLE = Table(
     columns=(
-        "run",
-        "commit",
-        "machine",
-        "seed",
+        *ORIGIN,
         "setting",
         "case",
         "master_rows",

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.harness.results import Result, Table, describe_run
+from benchmarks.harness.results import ORIGIN, Result, Table, describe_run
 from benchmarks.harness.running import DOCS, alone
 from benchmarks.streamjoin import chains, report
 from benchmarks.streamjoin.chains import Chain
@@ -20,10 +20,7 @@ _MORE_MEMORY = (1, 2, 4, 8, 16, 32, 64)
 """Multiples of DINER's memory that DuckDB gets, in turn, until it succeeds."""
 TABLE = Table(
     columns=(
-        "run",
-        "commit",
-        "machine",
-        "seed",
+        *ORIGIN,
         "kind",
         "input_rows",
         "memory_bytes",

@@ -18,7 +18,7 @@ WORKERS = 2
 
 @dataclass
 class Cluster:
-    """Where it is, and its processes; workers of several addresses are several hosts to Spark."""
+    """Its directory and processes; workers with different addresses are different hosts to Spark."""
 
     work: Path
     hosts: tuple[str, str] = ("127.0.0.1", "127.0.0.1")
@@ -47,7 +47,7 @@ class Cluster:
         self._until(lambda: self._registered() == WORKERS, "two workers that are registered")
 
     def stop(self) -> None:
-        """End the executors before their workers, so that nobody is left without a parent."""
+        """End the executors before their workers, so that no process is orphaned."""
         for process in reversed(self.processes):
             for pid in descendants(process.pid):
                 _kill(pid)
@@ -98,7 +98,7 @@ def _kill(pid: int) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that this one has started, and those that they have."""
+    """The descendants of this process."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:

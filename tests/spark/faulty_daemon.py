@@ -42,7 +42,7 @@ class Fault:
 
 
 def plan(path: Path, *faults: Fault) -> None:
-    """Write the plan, and forget what has happened."""
+    """Write the plan and clear the record of faults."""
     for done in path.parent.glob(path.name + ".*"):
         done.unlink()
     aside = path.with_suffix(".aside")
@@ -56,7 +56,7 @@ def happened(path: Path) -> int:
 
 
 def reach(point: str) -> None:
-    """The task that runs here has come to this point."""
+    """The current task has reached this point."""
     path = os.environ.get(PLAN, "")
     context = TaskContext.get()
     if not os.path.exists(path) or context is None:
@@ -68,7 +68,7 @@ def reach(point: str) -> None:
     for number, fault in enumerate(faults):
         if (fault.point, fault.batch) != here:
             continue
-        # The other tasks of a driver that is about to die must not get any further either.
+        # The other tasks of a driver that is about to die must stop too.
         if _is_first(f"{path}.{number}") or fault.action == "driver":
             _ACTIONS[fault.action]()
 
@@ -106,7 +106,7 @@ _ACTIONS: dict[str, Callable[[], None]] = {
 
 
 def install() -> None:
-    """Put the points into the code that workers run."""
+    """Insert the points into the code that workers run."""
     version_for, link, join = QueryRecords.version_for, files.link, EnrichTask.join
     posix_fallocate = os.posix_fallocate
 
@@ -140,7 +140,7 @@ def install() -> None:
 
 
 def _faulty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The point "input" is behind the first batch of a partition, while the join waits for more."""
+    """The point "input" is after the first batch of a partition, while the join waits for more."""
     for batch in batches:
         yield batch
         reach("input")

@@ -37,12 +37,12 @@ def build(table: pa.Table, path: Path, key: Any = "id", **options: Any) -> Maste
 
 
 def write_batches(tables: list[pa.Table], directory: Path) -> None:
-    """A file for each micro-batch."""
+    """Write one file per micro-batch."""
     directory.mkdir(exist_ok=True)
     for number, table in enumerate(tables):
         path = directory / f"{number:05d}.parquet"
         pq.write_table(table, path)
-        # Spark takes files in the order of their times, which may otherwise be the same.
+        # Spark takes files in the order of their modification times, which could be equal.
         os.utime(path, (_FIRST_WRITTEN + number, _FIRST_WRITTEN + number))
 
 

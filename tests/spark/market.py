@@ -1,4 +1,4 @@
-"""The world of the soak: a stream that never ends, a master that never rests, and what each version held."""
+"""The data of the soak test: an endless stream, a master that keeps changing, and its history."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ ABSENT = -1
 
 
 def keys_of(sales: np.ndarray) -> np.ndarray:
-    """Skewed: small keys are sold more often."""
+    """Skewed keys: small ones are sold more often."""
     spread = sales * 7_919 % KEYS
     return spread * spread // KEYS
 
@@ -28,7 +28,7 @@ def stream(spark: SparkSession) -> DataFrame:
 
 
 def rows(keys: np.ndarray, version: int) -> pa.Table:
-    """Rows of the master; the note says in which version they came."""
+    """Rows of the master; the note names their version."""
     names = [f"{key:06d} " + "x" * 150 for key in keys]
     return pa.table({"id": keys, "name": names, "note": np.full(len(keys), version)})
 
@@ -39,14 +39,14 @@ def first_notes() -> np.ndarray:
 
 
 def changes(version: int, random: np.random.Generator) -> pa.Table:
-    """What becomes of some keys, hot ones among them, in this version."""
+    """The changes of some keys, hot ones among them, in this version."""
     keys = np.unique(keys_of(random.integers(0, KEYS, 60)))
     operations = np.where(random.random(len(keys)) < 0.7, "upsert", "delete")
     return rows(keys, version).append_column("_op", pa.array(operations))
 
 
 class History:
-    """The changes of each version, in files; versions are asked for in their order."""
+    """The changes of each version, in files; versions must be requested in order."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""A process that changes the master all along, and vacuums it.
+"""A process that keeps changing the master and vacuums it.
 
 Argument: the directory of the test; it ends when there is a file named "stop".
 """
@@ -13,7 +13,7 @@ from adjoin import Master
 from tests.spark.market import History, changes
 
 PAUSE_SECONDS = 0.1
-"""Between two versions, so that the stream gets its share of the machine."""
+"""The pause between two versions, so that the stream gets its share of the machine."""
 
 
 def run(work: Path) -> None:

@@ -50,7 +50,7 @@ class ClusterScenarios(Scenarios):
         self.report[f"{name} faults"] = faulty_daemon.happened(self.work / "plan")
 
     def leave_a_query(self) -> None:
-        """A query that has not ended when the driver dies; nobody but the executors owns its page files."""
+        """A query that is still running when the driver dies; only the executors own its page files."""
         result = adjoin.enrich(read_batches(self.spark, self.work / "in"), self.work / "master", on="id")
         writer = result.writeStream.format("noop").option("checkpointLocation", str(self.work / "left"))
         writer.start().processAllAvailable()
@@ -96,7 +96,7 @@ if __name__ == "__main__":
         "spark.executor.memory": "512m",
         f"spark.executorEnv.{faulty_daemon.PLAN}": str(directory / "plan"),
         "spark.adjoin.arena.dir": str(directory / "pages"),
-        # Both executors are there before the first task, so that both get some.
+        # Both executors must be up before the first task, so that both get some.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
     }

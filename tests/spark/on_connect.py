@@ -1,4 +1,4 @@
-"""A client of Spark Connect, which knows no JVM: joins, metrics and builds go over the wire.
+"""A Spark Connect client without a JVM: joins, metrics and builds go over the network.
 
 Argument: the directory of the test.
 """
@@ -42,7 +42,7 @@ class ConnectScenarios(Scenarios):
         self.report["query"] = str(query.id)
 
     def foreach_batch(self) -> None:
-        """The body runs on the server, in a Python of its own, and gets only plain values along."""
+        """The body runs on the server, in a separate Python process, and receives only plain values."""
         work = str(self.work)
 
         def write(df: DataFrame, batch_id: int) -> None:
@@ -65,7 +65,7 @@ class ConnectScenarios(Scenarios):
         adjoin.enrich(static, self.work / "built", on="id").write.parquet(str(self.work / "applied"))
 
     def fail(self) -> None:
-        """On executors; what reaches the client by three ways is the same line."""
+        """An error on executors reaches the client in three ways with the same line."""
         heard: list[tuple[str, adjoin.AdjoinError]] = []
         listener = EnrichListener(lambda _: None, on_error=lambda *error: heard.append(error))
         self.spark.streams.addListener(listener)
@@ -96,7 +96,7 @@ class ConnectScenarios(Scenarios):
             self.report["twice"] = str(error)
 
     def refuse(self) -> None:
-        """Errors come before anything is sent to the server."""
+        """Errors are raised before anything is sent to the server."""
         try:
             adjoin.enrich(self.spark.range(3).toDF("other"), self.work / "master", on="id")
         except adjoin.SchemaError as error:
@@ -105,7 +105,7 @@ class ConnectScenarios(Scenarios):
 
 def run(work: Path) -> None:
     warnings.simplefilter("ignore")  # what Connect says of static settings is meant for its own authors
-    os.environ["SPARK_TESTING"] = "1"  # lets PySpark choose a port that is free
+    os.environ["SPARK_TESTING"] = "1"  # lets PySpark choose a free port
     builder = SparkSession.builder.remote("local[2]").appName("adjoin on Connect")
     spark = builder.config("spark.connect.grpc.binding.address", "127.0.0.1").getOrCreate()
     spark.conf.set("spark.sql.shuffle.partitions", 2)

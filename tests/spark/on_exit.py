@@ -1,4 +1,4 @@
-"""A driver that ends without stopping its session, while listeners hear of a query at every moment.
+"""A driver that exits without stopping its session, while listeners receive events all the time.
 
 Arguments: the directory of the test, and how to end: "last line", "sys.exit", "error" or "stopped query".
 """

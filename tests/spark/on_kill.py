@@ -50,7 +50,7 @@ class Victim:
 
     @property
     def marks(self) -> dict[str, Path]:
-        """Files of Spark that say that a step is done."""
+        """Files of Spark that show that a step is done."""
         return {
             "offsets": self.checkpoint / "offsets" / str(self.batch),
             "metadata": self.out / "_spark_metadata" / str(self.batch),
@@ -92,7 +92,7 @@ class Victim:
 def told(path: Path) -> list[tuple[str, str, int]]:
     """Wait for the orders: sink, step and micro-batch of each query."""
     while not path.exists():
-        assert os.getppid() > 1, "nobody is left who could give orders"
+        assert os.getppid() > 1, "the process that gives orders has ended"
         time.sleep(0.02)
     return [tuple(order) for order in read_json(path)]
 

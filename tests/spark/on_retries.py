@@ -1,4 +1,4 @@
-"""A driver whose tasks fail once after they have written everything; Spark tries them again.
+"""A driver whose tasks fail once after they have written everything; Spark retries them.
 
 Argument: the directory of the test.
 """
@@ -32,7 +32,7 @@ def changed() -> pa.Table:
 
 
 def fail_once(directory: Path) -> Callable[..., list[Any]]:
-    """Stands in for `jobs.run`: the first attempt at each partition is for nothing, one kills its worker."""
+    """Stands in for `jobs.run`: the first attempt at each partition fails, one of them killing its worker."""
 
     def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
         def attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:

@@ -40,7 +40,7 @@ SPECULATION = {
 SLOW_SECONDS = 4
 IDLE_SECONDS = 70  # idle Python workers die after 60
 SHIFTS: dict[str, int] = {"idle": 0, "connect": 1, "drivers": 2, "speculation": 3}
-"""Seeds that have what is rare: this number modulo five."""
+"""Seeds with rare settings: this number modulo five."""
 ODD_NAME = "a.`b c`." + "é" * 200
 
 Rows = list[tuple[Any, ...]]
@@ -48,7 +48,7 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What is drawn."""
+    """The settings drawn from the seed."""
 
     ansi: bool
     case_sensitive: bool
@@ -120,11 +120,11 @@ class Settings:
         }
 
     def session(self, cluster: str) -> SparkSession:
-        """On the cluster if there is one, else here; Spark speculates only where there are several hosts."""
+        """On the cluster if there is one, else local; Spark speculates only with several hosts."""
         if not self.is_connect:
             return session_builder(cluster or f"local[{self.cores},4]", **self.on_spark()).getOrCreate()
         warnings.simplefilter("ignore")  # what Connect says of static settings
-        os.environ["SPARK_TESTING"] = "1"  # lets PySpark choose a port that is free
+        os.environ["SPARK_TESTING"] = "1"  # lets PySpark choose a free port
         builder = SparkSession.builder.remote(f"local[{self.cores},4]")
         spark = builder.config("spark.connect.grpc.binding.address", "127.0.0.1").getOrCreate()
         for name, value in self.on_spark().items():
@@ -173,7 +173,7 @@ class Data:
 
 
 def numbers_of(seed: int, batch: int, rows: int) -> list[int | None]:
-    """Skewed; some are in no master, some are null."""
+    """Skewed keys; some are in no master, some are null."""
     random = np.random.default_rng([seed, batch])
     drawn = (random.random(rows) ** 2 * KEYS * 1.3).astype(int)
     return [
@@ -202,7 +202,7 @@ def prepare(work: Path, seed: int) -> None:
 
 
 class Load:
-    """What one driver does, and what must come of it."""
+    """The work of one driver, and the expected result."""
 
     def __init__(self, spark: SparkSession, work: Path, driver: int, seed: int) -> None:
         self.spark, self.work, self.driver, self.seed = spark, work, driver, seed
@@ -232,7 +232,7 @@ class Load:
         settings = self.settings
         on = self.data.names[0] if len(self.data.names) == 1 else self.data.names
         if settings.fails or settings.is_slow or settings.is_speculating:
-            placed = by_place(df)  # Spark takes such names apart on their way to Python
+            placed = by_place(df)  # Spark splits such names on their way to Python
             seconds = SLOW_SECONDS if settings.is_speculating else 0.3 if settings.is_slow else 0
             fails = settings.fails and not settings.is_speculating
             disturbance = Disturbance(fails, seconds, str(self.own / "attempts"))
@@ -287,7 +287,7 @@ class Load:
         assert rows == wanted, f"{what}: too many {rows - wanted}, missing {wanted - rows}"
 
     def check_load(self) -> None:
-        """Keys once, and surrogates for them, in foreachBatch; two drivers share the surrogates."""
+        """Deduplicate keys and issue surrogates in foreachBatch; two drivers share the surrogates."""
         seen = pa.schema([("number", pa.int64()), ("seen_in", pa.int64())])
         Master.build(seen.empty_table(), key="number", path=self.own / "seen").close()
         body = load_body(str(self.work / "keys"), str(self.own), self.settings.route, self.driver)
@@ -309,12 +309,12 @@ class Load:
             assert {row["row"] for row in rows} == wanted, f"batch {batch} of the load"
             issued |= {row["number"]: row["key"] for row in rows if row["number"] is not None}
             known |= firsts.keys()
-        assert len(set(issued.values())) == len(issued), "two keys have one surrogate"
+        assert len(set(issued.values())) == len(issued), "two keys have the same surrogate"
         (self.own / "issued.json").write_text(json.dumps(issued))
 
 
 def load_body(keys: str, own: str, route: str, driver: int) -> Any:
-    """With plain values alone: on Connect it runs elsewhere."""
+    """Uses only plain values, because on Connect it runs in another process."""
 
     def load(df: DataFrame, batch_id: int) -> None:
         options: dict[str, Any] = {"memory": "16MB", "partitions": 2, "route": route}

@@ -1,4 +1,4 @@
-"""Programs of the tests that run Spark in a process group of their own, and how they end."""
+"""Test programs that run Spark in their own process group, and how they end."""
 
 import json
 import os
@@ -23,21 +23,21 @@ LONGEST_SECONDS = 250.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """What a program and all that it starts need to find Java, Python, adjoin and the tests."""
+    """The environment in which a program and its children find Java, Python, adjoin and the tests."""
     ensure_java()
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        # For short lives Java had better compile quickly than well.
+        # For short runs, Java should compile quickly rather than well.
         "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **more,
     }
 
 
 class Program:
-    """`python -m tests.spark.<name> <arguments>`, with its output in a file; a name with dots is whole."""
+    """`python -m tests.spark.<name> <arguments>`, its output in a file; a dotted name is a module."""
 
     def __init__(self, name: str, *arguments: object, work: Path, **more: str) -> None:
         work.mkdir(exist_ok=True)
@@ -57,14 +57,14 @@ class Program:
             )
 
     def wait(self, seconds: float = LONGEST_SECONDS) -> int:
-        """Its exit code; whatever it has started is ended too."""
+        """Wait for its exit code, and end everything it has started."""
         try:
             return self.process.wait(seconds)
         finally:
             self.end()
 
     def end(self) -> None:
-        """Kill it and all of its group, as a power cut would, and wait for the end of its workers."""
+        """Kill it and its whole group, like a power failure, and wait for its workers to end."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(10)
@@ -87,25 +87,25 @@ class Program:
         return found
 
     def told(self) -> str:
-        """The end of what it has said."""
+        """The end of its output."""
         return self.log.read_text(errors="replace")[-8_000:]
 
 
 def run(name: str, *arguments: object, work: Path, seconds: float = LONGEST_SECONDS, **more: str) -> None:
-    """Run a program to its end, which must be a good one."""
+    """Run a program to completion; it must succeed."""
     program = Program(name, *arguments, work=work, **more)
     code = program.wait(seconds)
     assert code == 0, program.told()
 
 
 def kill_group() -> None:
-    """Kill -9 the driver, Python and Java at once; callable from a worker, which dies as well."""
+    """Kill the driver, Python and Java with signal 9; if called from a worker, it dies as well."""
     os.killpg(int(os.environ[GROUP]), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def session_builder(master: str = "local[2,4]", **settings: Any) -> SparkSession.Builder:
-    """For the session of a program, quiet, without a web page."""
+    """A builder for a program's session, quiet and without a web page."""
     os.environ[GROUP] = str(os.getpgrp())
     builder = SparkSession.builder.master(master).appName("adjoin test program")
     for name, value in {
@@ -133,7 +133,7 @@ def session(master: str = "local[2,4]", **settings: Any) -> Iterator[SparkSessio
 
 
 def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "the condition") -> Any:
-    """Poll until it holds; what it then gives."""
+    """Poll until the condition holds; returns its value."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what} did not hold within {seconds:.0f} s"
@@ -142,7 +142,7 @@ def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "the 
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Whole or not at all."""
+    """Write atomically."""
     aside = path.with_name(path.name + ".aside")
     aside.write_text(json.dumps(value))
     aside.replace(path)

@@ -1,4 +1,4 @@
-"""What a driver of the tests does first, wherever it runs."""
+"""The scenarios that every test driver runs, wherever it runs."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import adjoin
 
 
 class Scenarios:
-    """Each leaves its rows in a directory of its name; what else is asked goes into the report."""
+    """Each scenario writes its rows to a directory of its name, and everything else to the report."""
 
     def __init__(self, spark: SparkSession, work: Path) -> None:
         self.spark, self.work = spark, work

@@ -1,4 +1,4 @@
-"""A program that runs Spark on whatever `ensure_java` finds; prints what it saw."""
+"""A program that runs Spark on whatever Java `ensure_java` finds, and prints what it saw."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A shop on Spark: products as the master, sales as the stream, and what the join of both must give."""
+"""A shop on Spark: products as the master, sales as the stream, and the expected join."""
 
 from collections import Counter
 from typing import Any
@@ -25,7 +25,7 @@ ON_ID = Predicate("id")
 
 
 def rows_of(table: pa.Table | DataFrame) -> Counter[tuple[str, ...]]:
-    """The multiset of rows; values as text, so that any of them can be counted."""
+    """The multiset of rows, with values as strings, so that any of them can be counted."""
     if not isinstance(table, pa.Table):
         table = table.toArrow()
     names = sorted(table.column_names)
@@ -39,7 +39,7 @@ def wanted(
 
 
 def as_dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """The table on Spark; moments without a zone stay without one, which Spark's own way does not do."""
+    """The table on Spark; timestamps without a zone stay so, unlike with Spark's own conversion."""
     df = spark.createDataFrame(table)
     for field in table.schema:
         if pa.types.is_timestamp(field.type) and field.type.tz is None:

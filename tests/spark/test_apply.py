@@ -1,4 +1,4 @@
-"""DataFrames of changes amount to one change after the other."""
+"""Applying a DataFrame of changes equals applying one change after another."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +17,9 @@ from adjoin.master.apply import ApplyOptions, Base, commit_next, rewrite
 from adjoin.master.index import PageIndex
 from adjoin.master.versions import Home
 from adjoin.spark import apply as apply_module
-from adjoin.spark import jobs
 from adjoin.spark.apply import page_cuts
 from adjoin.spark.types import arrow_schema_for_spark, spark_schema, to_spark
+from tests.spark.failing_jobs import failing_after
 from tests.unit.master.tables import build_master, changes, files_below, multiset, rows_of, typed_column
 
 Step = tuple[str, int, str]
@@ -36,7 +36,7 @@ def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model(rows: list[tuple[int, str]], steps: list[Step]) -> list[tuple[int, str]]:
-    """What apply must amount to: one change after the other."""
+    """The oracle: one change after another."""
     held: dict[int, list[str]] = {}
     for key, value in rows:
         held.setdefault(key, []).append(value)
@@ -58,7 +58,7 @@ def as_table(rows: list[tuple[int, str]], kind: str) -> pa.Table:
 
 
 def as_changes(steps: list[Step], kind: str = "int64") -> pa.Table:
-    """With a column `at` that tells their order, which the master does not have."""
+    """With a column `at` for their order, which the master lacks."""
     key_type, key_of = KEYS[kind]
     table = changes([(operation, key_of(key), value) for operation, key, value in steps], key_type)
     return table.append_column("at", pa.array(range(len(steps)), pa.int32()))
@@ -99,7 +99,7 @@ def test_few_changes_are_applied_by_the_driver(
 
 
 @pytest.mark.usefixtures("many_tasks")
-def test_rows_behind_the_last_page_are_for_many_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_after_the_last_page_are_split_among_many_tasks(spark: SparkSession, tmp_path: Path) -> None:
     master = build_master(as_table([(key, "v") for key in range(100)], "int64"), "key", tmp_path)
     steps = [("insert", key, f"new {key}") for key in range(50, 1050)]
     newer = master.apply(spark.createDataFrame(as_changes(steps).drop_columns("at")), keep=None)
@@ -120,7 +120,7 @@ def test_an_empty_master_is_filled_by_many_tasks(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize("many", [True, False])
-def test_changes_of_unknown_order_are_refused(
+def test_changes_in_unknown_order_are_rejected(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, many: bool
 ) -> None:
     if many:
@@ -141,7 +141,7 @@ def test_changes_of_unknown_order_are_refused(
 
 @pytest.mark.parametrize("many", [True, False])
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "UTC"])
-def test_changes_in_the_order_of_their_times(
+def test_changes_are_applied_in_order_of_their_times(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, many: bool, zone: str
 ) -> None:
     if many:
@@ -159,7 +159,7 @@ def test_changes_in_the_order_of_their_times(
 
 
 @pytest.mark.usefixtures("many_tasks")
-def test_changes_that_cannot_be_applied_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_changes_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     master = build_master(as_table([(1, "a")], "int64"), "key", tmp_path)
     with pytest.raises(NullKeyError, match=r"2 changes have a null in the key \['key'\]"):
         master.apply(spark.sql("SELECT 'delete' AS _op, EXPLODE(array(1L, null, 2L, null)) AS key"))
@@ -176,27 +176,19 @@ def test_changes_that_cannot_be_applied_are_refused(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.usefixtures("many_tasks")
-def test_a_job_that_fails_leaves_nothing(
+def test_a_failed_job_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
-        def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-            for _ in work(batches):
-                raise StorageError("/somewhere: no space; make room")
-            yield
-
-        return jobs.run(df, fail_at_the_end)
-
     master = build_master(as_table([(1, "a")], "int64"), "key", tmp_path, filter_bits=8)
     before = files_below(tmp_path)
-    monkeypatch.setattr(apply_module, "run", run)
+    monkeypatch.setattr(apply_module, "run", failing_after("/somewhere: no space; make room"))
     with pytest.raises(StorageError, match="/somewhere"):
         master.apply(spark.sql("SELECT 'upsert' AS _op, id AS key, 'x' AS value FROM range(300)"))
     assert files_below(tmp_path) == before
 
 
 @pytest.mark.parametrize("many", [True, False])
-def test_types_that_spark_does_not_have(
+def test_types_that_spark_lacks(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, many: bool
 ) -> None:
     if many:
@@ -241,7 +233,7 @@ def test_a_change_stream_that_stops_starts_and_repeats(spark: SparkSession, tmp_
 
     def write(batch: DataFrame, batch_id: int) -> None:
         seen.append(batch_id)
-        for _ in range(2):  # as a driver does that dies before it has noted the batch
+        for _ in range(2):  # like a driver that dies before it has recorded the batch
             Master.open(path).apply(batch, ("products", batch_id), order_by="at")
 
     def stream() -> None:
@@ -267,7 +259,7 @@ _pages = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=12)
 
 
 @given(pages=_pages, cuts=st.lists(st.integers(-3, 60), max_size=8))
-def test_no_page_lies_on_both_sides_of_a_cut(pages: list[tuple[int, int]], cuts: list[int]) -> None:
+def test_no_page_is_on_both_sides_of_a_cut(pages: list[tuple[int, int]], cuts: list[int]) -> None:
     first, last, key = [], [], 0
     for gap, length in pages:
         first.append(key + gap)
@@ -299,7 +291,7 @@ def test_no_page_lies_on_both_sides_of_a_cut(pages: list[tuple[int, int]], cuts:
     ),
     cuts=st.lists(st.integers(-20, 120), max_size=6, unique=True),
 )
-def test_parts_rewritten_apart_make_one_version(
+def test_parts_rewritten_separately_make_one_version(
     start: list[int], steps: list[Step], cuts: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rows = [(key, "v" * 300) for key in start]

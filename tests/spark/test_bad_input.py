@@ -1,4 +1,4 @@
-"""What is wrong is said on the driver, with the cure; after it the query goes on from its checkpoint."""
+"""Errors reach the driver with the cure, after which the query resumes from its checkpoint."""
 
 import os
 import re
@@ -42,9 +42,9 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> adjoin.Master:
         ([], {"memory": "20KB"}, BudgetError, r"give memory=\d+ or more"),
         ([], {"memory": "2MB", "partitions": 64}, BudgetError, "or fewer partitions"),
         ([], {"memory": "plenty"}, OptionError, 'give bytes or a string such as "64MB"'),
-        ([], {"partitions": 0}, OptionError, "partitions=0 must be a whole number"),
-        ([], {"partitions": 1.5}, OptionError, "partitions=1.5 must be a whole number"),
-        ([], {"partitions": True}, OptionError, "partitions=True must be a whole number"),
+        ([], {"partitions": 0}, OptionError, "partitions=0 must be an integer"),
+        ([], {"partitions": 1.5}, OptionError, "partitions=1.5 must be an integer"),
+        ([], {"partitions": True}, OptionError, "partitions=True must be an integer"),
         ([], {"algorithm": "merge"}, OptionError, "algorithm='merge' is not one of ssij"),
         ([], {"route": "hash"}, OptionError, "route='hash' is not one of range, none"),
         ([], {"how": "outer"}, OptionError, "how='outer' is not one of inner"),
@@ -52,7 +52,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> adjoin.Master:
         ([], {"version": 7}, AdjoinError, "version 7 of .* never committed"),
     ],
 )
-def test_arguments_are_refused_before_anything_runs(spark, master, change, options, error, message):
+def test_invalid_arguments_are_rejected_before_anything_runs(spark, master, change, options, error, message):
     df = spark.createDataFrame(sales(10, 10))
     with pytest.raises(error, match=message):
         adjoin.enrich(df.selectExpr(*change) if change else df, master, **{"on": "id", **options})
@@ -63,8 +63,8 @@ def test_only_a_dataframe_is_enriched(master):
         adjoin.enrich(sales(10, 10), master, on="id")
 
 
-def test_masters_of_the_same_name_are_told_apart(spark, tmp_path):
-    """Two directories called alike, whose columns are called alike too."""
+def test_masters_with_the_same_name_are_distinguished(spark, tmp_path):
+    """Two directories with the same name, whose columns have the same names too."""
     first, second = products(ROWS), products(ROWS, step=3, note="second")
     for place, table in (("one", first), ("two", second)):
         (tmp_path / place).mkdir()
@@ -76,7 +76,7 @@ def test_masters_of_the_same_name_are_told_apart(spark, tmp_path):
     assert rows_of(result) == wanted(both, second)
 
 
-def test_a_master_built_anew_at_the_same_path_is_the_new_one(spark, tmp_path):
+def test_a_master_rebuilt_at_the_same_path_replaces_the_old_one(spark, tmp_path):
     stream = sales(300, 2 * ROWS)
     for note in ("old", "new"):
         table = products(ROWS, note=note)
@@ -87,7 +87,7 @@ def test_a_master_built_anew_at_the_same_path_is_the_new_one(spark, tmp_path):
 
 
 class Query:
-    """A streaming query that must fail, be cured, and go on."""
+    """A streaming query that must fail, be cured, and resume."""
 
     def __init__(self, spark: Any, work: Path) -> None:
         self.spark, self.work = spark, work
@@ -114,7 +114,7 @@ class Query:
             query.stop()
 
     def fails(self, **options: Any) -> str:
-        """What the driver is told, at the start or when the first micro-batch has failed."""
+        """The error on the driver, at the start or when the first micro-batch has failed."""
         with pytest.raises((StreamingQueryException, AdjoinError)) as caught:
             self.run(**options)
         return f"{caught.typename}: {caught.value}"
@@ -129,7 +129,7 @@ def query(spark, tmp_path: Path) -> Query:
     return Query(spark, tmp_path)
 
 
-def test_a_master_that_is_gone_before_the_start(query):
+def test_a_master_removed_before_the_start(query):
     away = query.work / "away"
     (query.work / "master").rename(away)
     with pytest.raises(MasterNotFoundError, match=r"there is no master at .*; build one with Master\.build"):
@@ -140,7 +140,7 @@ def test_a_master_that_is_gone_before_the_start(query):
     query.assert_rows()
 
 
-def test_a_master_that_goes_while_the_query_runs(query):
+def test_a_master_removed_while_the_query_runs(query):
     running, away = query.start(), query.work / "away"
     try:
         running.processAllAvailable()
@@ -166,7 +166,7 @@ DAMAGES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("part", DAMAGES)
-def test_a_master_that_is_damaged(query, part):
+def test_a_damaged_master(query, part):
     path = DAMAGES[part](query.work / "master")
     whole = path.read_bytes()
     at = len(whole) // 2
@@ -179,7 +179,7 @@ def test_a_master_that_is_damaged(query, part):
     query.assert_rows()
 
 
-def test_a_manifest_that_is_damaged_while_the_query_is_down(query):
+def test_a_manifest_damaged_while_the_query_is_down(query):
     query.run()
     path = _first(query.work / "master" / "versions")
     whole = path.read_bytes()
@@ -192,7 +192,7 @@ def test_a_manifest_that_is_damaged_while_the_query_is_down(query):
     query.assert_rows()
 
 
-def test_a_file_of_the_master_that_is_missing(query):
+def test_a_missing_file_of_the_master(query):
     path = _first(query.work / "master" / "data")
     path.rename(query.work / "aside")
     message = query.fails()
@@ -257,7 +257,7 @@ def test_no_room_for_page_files(query, page_files_at, small_disk):
     query.add_batch()
     query.run(memory="4MB", partitions=2)
     query.assert_rows()
-    # Its query has ended, so the page memory goes, also where a worker had it mapped.
+    # Its query has ended, so its page files are removed, even if a worker had them mapped.
     until(lambda: not any(small_disk.iterdir()), what="a disk without files")
     until(lambda: os.statvfs(small_disk).f_bfree == os.statvfs(small_disk).f_blocks, what="a free disk")
 
@@ -279,7 +279,7 @@ def test_a_file_in_place_of_the_directory_for_page_files(spark, query, page_file
 
 @pytest.fixture
 def read_only() -> Iterator[Callable[[Path], None]]:
-    """Makes a directory read-only, for root too."""
+    """Makes a directory read-only, even for root."""
     mounted: list[Path] = []
 
     def mount(path: Path) -> None:
@@ -294,7 +294,7 @@ def read_only() -> Iterator[Callable[[Path], None]]:
 
 
 def test_a_master_that_cannot_be_written(query, page_files_at, read_only):
-    """The error names the cure; with it the query runs, and its page memory goes when it has ended."""
+    """The error names the cure; then the query runs, and its page files are removed when it has ended."""
     page_files_at(query.work / "pages")
     read_only(query.work / "master")
     message = query.fails()

@@ -1,4 +1,4 @@
-"""The benchmark on next to nothing: every contender starts, plans as it says, and agrees with the oracle."""
+"""The benchmark on tiny data: every contender starts, has the plan it claims, and agrees with the oracle."""
 
 import subprocess
 import sys

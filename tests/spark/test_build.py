@@ -1,4 +1,4 @@
-"""Masters built from DataFrames are those that pyarrow builds."""
+"""Masters built from DataFrames equal those built from pyarrow tables."""
 
 import datetime
 from collections.abc import Callable, Iterator
@@ -20,6 +20,7 @@ from adjoin.spark import build as build_module
 from adjoin.spark import jobs
 from adjoin.spark.enrich.ranges import Survey
 from tests.spark import programs
+from tests.spark.failing_jobs import failing_after
 from tests.spark.on_retries import ROWS, changed, table
 from tests.spark.programs import read_json
 from tests.unit.master.tables import files_below, multiset, products, rows_of
@@ -65,7 +66,7 @@ def test_pages_hold_the_same_rows_in_the_same_order(spark: SparkSession, tmp_pat
 
 @pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("partitions", [1, 2, 8])
-def test_keys_that_repeat_over_many_pages(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
+def test_keys_repeated_over_many_pages(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
     rows = products(3000, space=7)
     df = spark.createDataFrame(rows).repartition(partitions)
     built = Master.build(df, key="id", path=tmp_path / "spark", page_bytes=4096, memory=1 << 16)
@@ -109,7 +110,7 @@ def test_null_keys_are_counted_or_dropped(spark: SparkSession, tmp_path: Path) -
     assert built.rows == 900
 
 
-def test_bad_sources_are_refused_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_bad_sources_are_rejected_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "m"
     with pytest.raises(OptionError, match="streaming DataFrame"):
         Master.build(spark.readStream.format("rate").load(), key="value", path=path)
@@ -123,24 +124,16 @@ def test_bad_sources_are_refused_before_anything_is_written(spark: SparkSession,
         Master.build(spark.range(3), key="id", path=path)
 
 
-def test_a_job_that_fails_leaves_nothing(
+def test_a_failed_job_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
-        def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-            for number, _ in enumerate(work(batches), 1):
-                raise StorageError(f"/somewhere: no space after {number} parts; make room")
-            yield
-
-        return jobs.run(df, fail_at_the_end)
-
-    monkeypatch.setattr(build_module, "run", run)
-    with pytest.raises(StorageError, match=r"^/somewhere: no space after 1 parts; make room$"):
+    monkeypatch.setattr(build_module, "run", failing_after("/somewhere: no space; make room"))
+    with pytest.raises(StorageError, match=r"^/somewhere: no space; make room$"):
         Master.build(spark.range(1000), key="id", path=tmp_path / "m", filter_bits=8)
     assert files_below(tmp_path / "m") == [str(tmp_path / "m" / "writers.lock")]
 
 
-def test_vacuum_leaves_files_alone_that_executors_have_written(
+def test_vacuum_spares_files_that_executors_have_just_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -150,13 +143,13 @@ def test_vacuum_leaves_files_alone_that_executors_have_written(
         seen.append(vacuum(Home(tmp_path / "m"), Retention(1)))
         return results
 
-    monkeypatch.setattr(build_module, "run", run)
+    monkeypatch.setattr(build_module, "run", failing_after("/somewhere: no space; make room"))
     Master.build(spark.range(1000), key="id", path=tmp_path / "m").verify()
     assert seen == [Vacuumed((), 0, 0)]
 
 
 @pytest.mark.slow
-def test_attempts_that_fail_are_tried_again_and_leave_nothing(tmp_path: Path) -> None:
+def test_failed_attempts_are_retried_and_leave_nothing_behind(tmp_path: Path) -> None:
     programs.run("on_retries", tmp_path, work=tmp_path / "logs")
     failed = read_json(tmp_path / "report.json")
     assert failed["building"] == 3
@@ -177,7 +170,7 @@ def test_attempts_that_fail_are_tried_again_and_leave_nothing(tmp_path: Path) ->
     parts=st.lists(st.tuples(st.lists(st.integers(-5, 40), max_size=30), st.integers(1, 9)), max_size=4),
     wanted=st.integers(1, 8),
 )
-def test_cuts_share_the_rows_out(parts: list[tuple[list[int], int]], wanted: int) -> None:
+def test_cuts_balance_the_rows(parts: list[tuple[list[int], int]], wanted: int) -> None:
     sample = np.concatenate([np.empty(0, np.int64), *(np.array(keys, np.int64) for keys, _ in parts)])
     weights = np.concatenate([np.empty(0), *(np.full(len(keys), float(weight)) for keys, weight in parts)])
     cuts = Survey(0, 0, 0, sample, weights).cuts(wanted)
@@ -207,7 +200,7 @@ def _encoded(master: Master) -> list[int]:
     ]
 
 
-def test_texts_that_are_not_utf8(spark: SparkSession, tmp_path: Path) -> None:
+def test_strings_that_are_not_utf8(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql("SELECT 1L AS id, CAST(X'FF61' AS string) AS v, array(CAST(X'FE' AS string)) AS vs")
     master = Master.build(df, key="id", path=tmp_path / "master")
     master.verify()

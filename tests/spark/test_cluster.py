@@ -42,7 +42,7 @@ def test_a_stream_is_joined_on_both_executors(spark, done):
     assert min(done.report["tasks"].values()) >= len(done.batches)
 
 
-def test_a_master_is_built_and_changed_there(spark, done):
+def test_a_master_is_built_and_changed_on_the_cluster(spark, done):
     everything = pa.concat_tables(done.batches)
     table = products(ROWS)
     keys = range(0, 3 * (ROWS // 2), 3)
@@ -53,7 +53,7 @@ def test_a_master_is_built_and_changed_there(spark, done):
     assert _rows(spark, done.work / "first") == wanted(everything, table)
 
 
-def test_workers_die_and_tasks_fail(spark, done):
+def test_dying_workers_and_failing_tasks_lose_no_rows(spark, done):
     assert done.report["faulty faults"] == len(FAULTS)
     for number in range(len(FAULTS) + 1):
         found = _rows(spark, done.work / "faulty" / f"{number:05d}")
@@ -72,7 +72,7 @@ def test_an_executor_is_lost_in_the_middle_of_a_micro_batch(spark, done):
 
 
 def test_page_files_go_with_the_executors(done):
-    """The driver was killed while a query ran: no listener told anybody that it had ended."""
+    """The driver was killed while a query ran, so no listener reported its end."""
     assert done.report["page_files"] >= 2
     until(lambda: not list((done.work / "pages").iterdir()), what="an empty directory")
 

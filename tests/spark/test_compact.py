@@ -17,7 +17,7 @@ from tests.unit.master.tables import build_master, changes, multiset, rows_of
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Executors move pages however few there are; how many tasks each time."""
+    """Makes executors move pages however few there are; records the number of tasks."""
     counts: list[int] = []
 
     def counted(df: Any, work: Any) -> list[Any]:
@@ -53,7 +53,7 @@ def test_executors_move_pages(spark: SparkSession, always: list[int], tmp_path: 
     assert named == present
 
 
-def test_what_executors_have_copied_goes_if_the_job_fails(
+def test_copies_by_executors_are_removed_if_the_job_fails(
     spark: SparkSession, always: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = _scattered(tmp_path / "m")

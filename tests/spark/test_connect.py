@@ -61,7 +61,7 @@ def test_a_master_is_built_and_changed_from_connect(spark, done):
     assert _rows(spark, done.work / "applied") == wanted(everything, changed)
 
 
-def test_errors_are_adjoins_own(done):
+def test_errors_are_those_of_adjoin(done):
     assert "'id'" in done.report["refusal"]
 
 
@@ -75,7 +75,7 @@ def test_the_reason_of_a_failure_reaches_the_client(done):
         assert message.endswith("set spark.adjoin.arena.dir to another directory"), message
 
 
-def test_two_joins_of_one_name_are_refused(done):
+def test_two_joins_with_one_name_are_rejected(done):
     assert "name='price' is already used by another join" in done.report["twice"]
 
 

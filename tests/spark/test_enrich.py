@@ -1,4 +1,4 @@
-"""Rows of `enrich` against the oracle, batch DataFrames."""
+"""Rows of `enrich` on batch DataFrames, compared with the oracle."""
 
 import datetime
 from decimal import Decimal
@@ -130,7 +130,7 @@ def test_names_that_need_quotes(spark, tmp_path):
     assert rows_of(result) == wanted(stream, table, predicate)
 
 
-def test_one_join_after_the_other(spark, tmp_path):
+def test_two_joins_in_a_row(spark, tmp_path):
     first, second = products(400), products(500, step=3, note="second").rename_columns(["sale", "b", "c"])
     stream = pa.table({"id": np.arange(900), "sale": np.arange(900)[::-1].copy()})
     df = adjoin.enrich(spark.createDataFrame(stream), build(first, tmp_path / "1"), on="id", how="left")
@@ -201,7 +201,7 @@ def test_the_same_join_twice_in_one_task(spark, master):
 
 
 @pytest.mark.parametrize("large", ["true", "TRUE"])
-def test_texts_with_long_offsets(spark, master, large):
+def test_strings_with_long_offsets(spark, master, large):
     batch = sales(300, 500)
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", large)
     try:
@@ -211,7 +211,7 @@ def test_texts_with_long_offsets(spark, master, large):
     assert result == wanted(batch, TABLE)
 
 
-def test_names_that_differ_in_case_alone(spark, master):
+def test_names_that_differ_only_in_case(spark, master):
     df = spark.createDataFrame(sales(300, 500)).withColumnRenamed("amount", "Name")
     result = adjoin.enrich(df, master, on="id", memory="32MB")
     assert [name for name in result.columns if name.lower().startswith("name")] == ["Name", "name_master"]
@@ -222,7 +222,7 @@ def test_names_that_differ_in_case_alone(spark, master):
         adjoin.enrich(df.withColumnRenamed("Name", "_Adjoin_Report"), master, on="id")
 
 
-def test_a_version_stays_when_its_master_is_closed(spark, tmp_path):
+def test_a_version_is_kept_when_its_master_is_closed(spark, tmp_path):
     batch = sales(300, 500)
     with build(products(200, note="old"), tmp_path / "master") as opened:
         result = adjoin.enrich(spark.createDataFrame(batch), opened, on="id", memory="32MB")

@@ -1,4 +1,4 @@
-"""The transformations of a load against oracles: through crashes and replays, and with several writers."""
+"""The steps of a load, compared with oracles: through crashes and replays, and with several writers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ DIMENSION = pa.schema([*KEYS, ("product_key", pa.int64()), ("name", pa.string())
 
 
 class CrashError(Exception):
-    """Ends a query as the death of the driver does."""
+    """Ends a query like the death of the driver."""
 
 
 class Load:
-    """A query that hands each file of a directory to a transformation, and writes what comes out."""
+    """A query that passes each file of a directory to a transformation and writes the result."""
 
     def __init__(self, spark, directory: Path, transform, crashes: tuple[str, ...] = ()) -> None:
         self._spark = spark
@@ -54,7 +54,7 @@ class Load:
             try:
                 query.awaitTermination()
             except StreamingQueryException as error:
-                assert "CrashError" in str(error), error  # noqa: PT017 (only such an error may come)
+                assert "CrashError" in str(error), error  # noqa: PT017 (no other error is expected)
         assert not self._crashes
 
     def forget_last_commit(self) -> None:
@@ -85,7 +85,7 @@ ON = {"store": "shop", "item": "item"}
 
 
 def replaced(batch: pa.Table, known: dict[tuple[str, int], int], highest: int) -> tuple[pa.Table, int]:
-    """What `surrogate_keys` must put out; issues keys into `known`."""
+    """The expected result of `surrogate_keys`; issues keys into `known`."""
     keys = list(zip(batch["store"].to_pylist(), batch["item"].to_pylist(), strict=True))
     new = sorted({key for key in keys if None not in key} - set(known))
     known |= {key: highest + 1 + place for place, key in enumerate(new)}
@@ -126,7 +126,7 @@ def test_surrogate_keys_through_crashes_replays_and_deletes(spark, tmp_path):
     assert load.rows(3) == before
 
 
-def test_numbers_are_never_issued_again(spark, tmp_path):
+def test_surrogates_are_never_reused(spark, tmp_path):
     build(DIMENSION.empty_table(), tmp_path / "master", key=["shop", "item"]).close()
     seen = []
     for number, keys in enumerate([[("a", 1), ("b", 2)], [("b", 2)], [("c", 3), ("a", 1)]]):
@@ -138,7 +138,7 @@ def test_numbers_are_never_issued_again(spark, tmp_path):
     assert seen == [[1, 2], [3], [5, 4]]
 
 
-def test_what_a_new_row_of_the_dimension_holds(spark, tmp_path):
+def test_a_new_dimension_row_holds_key_and_attributes(spark, tmp_path):
     build(DIMENSION.empty_table(), tmp_path / "master", key=["shop", "item"]).close()
     table = facts([("b", 1), ("a", 1), ("a", 1), ("a", 1), (None, 1)])
     names = pa.array(["pen", None, "paper", "ink", "glue"])
@@ -159,7 +159,7 @@ def test_what_a_new_row_of_the_dimension_holds(spark, tmp_path):
     ]
 
 
-def test_texts_that_spark_takes_for_equal_are_different_keys(spark, tmp_path):
+def test_strings_that_spark_considers_equal_are_different_keys(spark, tmp_path):
     schema = pa.schema([("id", pa.string()), ("key", pa.int32())])
     build(schema.empty_table(), tmp_path / "master").close()
     df = spark.createDataFrame([("A", 1), ("a", 2), ("A", 3)], "id string, sale int")
@@ -203,7 +203,7 @@ def test_deduplicate_through_crashes_and_replays(spark, tmp_path):
     assert load.rows(3) == before
 
 
-def test_the_row_that_stays_does_not_depend_on_the_order_of_arrival(spark, tmp_path):
+def test_the_row_kept_does_not_depend_on_arrival_order(spark, tmp_path):
     rows = [("a", 1, {"x": 2}), ("a", 1, {"x": 1}), ("a", None, {"x": 0}), ("b", 3, None), ("b", 3, {"y": 0})]
     for number, given in enumerate([rows, rows[::-1], rows[2:] + rows[:2]]):
         build(pa.table({"id": ["other"]}), tmp_path / f"{number}").close()
@@ -213,7 +213,7 @@ def test_the_row_that_stays_does_not_depend_on_the_order_of_arrival(spark, tmp_p
 
 
 @pytest.mark.parametrize("transform", ["surrogate_keys", "deduplicate"])
-def test_a_name_that_was_used_for_other_rows_is_refused(spark, tmp_path, transform):
+def test_a_name_used_for_other_rows_is_rejected(spark, tmp_path, transform):
     build(DIMENSION.empty_table(), tmp_path / "master", key=["shop", "item"]).close()
     options: dict[str, Any] = {"key": "product_key"} if transform == "surrogate_keys" else {}
     rows = [spark.createDataFrame(facts(keys)) for keys in ([("a", 1)], [("b", 1)])]
@@ -312,7 +312,7 @@ def test_a_change_stream_waits_for_faster_writers(spark, tmp_path, monkeypatch):
     assert Master.open(tmp_path / "master").version == master.version == 5
 
 
-def test_a_new_checkpoint_under_an_old_name_is_refused(spark, tmp_path):
+def test_a_new_checkpoint_under_an_old_name_is_rejected(spark, tmp_path):
     master = build(products(3), tmp_path / "master")
     changes = spark.createDataFrame([("delete", 2)], "_op string, id long")
     apply_batch = etl.apply_changes(master, "feed")
@@ -325,7 +325,7 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(spark, tmp_path):
     assert Master.open(tmp_path / "master").version == 3
 
 
-def test_what_cannot_work_is_said_at_once(spark, tmp_path):
+def test_invalid_calls_fail_at_once(spark, tmp_path):
     master = build(DIMENSION.empty_table(), tmp_path / "master", key=["shop", "item"])
     df = spark.createDataFrame(facts([("a", 1)]))
     write_batches([facts([("a", 1)])], tmp_path / "in")
@@ -367,7 +367,7 @@ MAPS = "SELECT EXPLODE(array(1, 2, 3, 4)) AS number, 1L AS id"
         "parse_json(CAST(number AS string))",
     ],
 )
-def test_of_rows_with_maps_the_same_one_stays(spark, tmp_path, value):
+def test_the_same_row_with_maps_is_kept_every_time(spark, tmp_path, value):
     rows = spark.sql(f"SELECT id, {value} AS value FROM ({MAPS})")
     build(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "master").close()
     kept = set()
@@ -391,7 +391,7 @@ def test_columns_of_types_that_spark_lacks_are_stored(spark, tmp_path):
     assert rows == [{"id": 2, "h": b"xyz", "u": 7, "key": None}, {"id": 3, "h": b"xyz", "u": 7, "key": 1}]
 
 
-def test_numbers_that_are_used_up(spark, tmp_path):
+def test_exhausted_surrogate_keys_are_an_error(spark, tmp_path):
     full = pa.table({"id": pa.array([1], pa.int64()), "key": pa.array([126], pa.int8())})
     master = build(full, tmp_path / "master")
     options: dict[str, Any] = {"on": "id", "key": "key", "txn": ("a", 0), **FAST}

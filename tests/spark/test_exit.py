@@ -1,4 +1,4 @@
-"""A driver that ends without stopping its session says nothing of listeners that are gone."""
+"""A driver that exits without stopping its session does not complain about dead listeners."""
 
 import re
 
@@ -13,7 +13,7 @@ COMPLAINT = re.compile(r"py4j|Traceback|ListenerBus", re.IGNORECASE)
 @pytest.mark.parametrize(
     ("end", "code"), [("last line", 0), ("sys.exit", 0), ("error", 1), ("stopped query", 0)]
 )
-def test_nothing_is_said_of_listeners_that_are_gone(tmp_path, end, code):
+def test_dead_listeners_cause_no_complaints(tmp_path, end, code):
     program = Program("on_exit", tmp_path, end, work=tmp_path / "logs")
     assert program.wait() == code, program.told()
     said = program.log.read_text(errors="replace")

@@ -25,14 +25,14 @@ STEPS = {
     "files": ["offsets", "link", "recorded", "input", "last row", "metadata", "committed"],
     "foreach": ["body", "written"],
 }
-"""In the order of time: what is logged of the source, the record of the version before and after it has its
-name, rows in the middle of the join and behind it, what the sink notes, what the query notes."""
+"""In order of time: the log of the source, the record of the version before and after it has its name, rows
+in the middle of the join and after it, the log of the sink, the log of the query."""
 UNDECIDED = {"offsets", "body", "link"}
 """Steps at which no version is recorded yet."""
 
 
 class Drivers:
-    """One after the other; the next is started while the one before it runs, and waits for orders."""
+    """Drivers in sequence; the next one starts while the one before it runs, and waits for orders."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -62,7 +62,7 @@ class Drivers:
 
 
 class Chain:
-    """One query that dies again and again; each of its drivers goes on where the last one was killed."""
+    """One query that is killed repeatedly; each driver resumes where the last one was killed."""
 
     def __init__(self, work: Path, sink: str) -> None:
         self.work, self.sink = work, sink
@@ -71,7 +71,7 @@ class Chain:
         (work / sink / "in").mkdir(parents=True)
 
     def dies_at(self, step: str, drivers: Drivers) -> bool:
-        """One more micro-batch, in which the driver is killed; False if it was faster than its killer."""
+        """One more micro-batch, in which the driver is killed; False if it ended before that."""
         victim = self.add_batch(step)
         driver = drivers.run([(self.sink, step, victim.batch)])
         assert driver.process.returncode == -signal.SIGKILL, f"{step}: {driver.told()}"
@@ -92,7 +92,7 @@ class Chain:
         return Victim(self.work, self.sink, step, number)
 
     def wanted(self, number: int):
-        """What the version gives that this micro-batch began with."""
+        """The expected rows for the version that this micro-batch began with."""
         table = products(ROWS, note=f"v{self.versions[number]}")
         return wanted(self.batches[number], table, how="left")
 
@@ -124,7 +124,7 @@ def test_the_driver_is_killed_between_any_two_steps(spark, tmp_path, drivers):
 
 
 def _finish(chains: dict[str, Chain], drivers: Drivers) -> None:
-    """The last driver repeats what the others left undone, and lives."""
+    """The last driver repeats what the others left undone, and survives."""
     victims = [chain.add_batch("none") for chain in chains.values()]
     orders = [(victim.sink, "none", victim.batch) for victim in victims]
     driver = drivers.run(orders, is_last=True)

@@ -1,4 +1,4 @@
-"""What a user sees of joins: metrics from inside foreachBatch, the one useful line of an error, names."""
+"""What users see of joins: metrics from inside foreachBatch, the useful line of an error, names."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ FAST: dict[str, Any] = {"memory": "16MB", "partitions": 2}
 
 
 class Heard:
-    """A listener, and what it has heard."""
+    """A listener, and what it has received."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -50,8 +50,8 @@ def test_joins_inside_foreach_batch_report_to_the_same_listener(spark, tmp_path)
         rows = etl.surrogate_keys(rows, tmp_path / "keys", on="id", key="key", keep_natural=True, **FAST)
         unknown = etl.new_rows(rows, tmp_path / "products", on="id", name="unknown", **FAST)
         unknown.write.format("noop").mode("append").save()
-        adjoin.enrich(df, tmp_path / "products", on="id", **FAST)  # nobody asks for its rows
-        for _ in range(2):  # what happened when its rows were first asked for
+        adjoin.enrich(df, tmp_path / "products", on="id", **FAST)  # its rows are never computed
+        for _ in range(2):  # the metrics are those of the first computation
             adjoin.enrich(df, tmp_path / "products", on="id", **FAST).collect()
 
     with Heard(spark) as heard:
@@ -99,7 +99,7 @@ def test_the_one_useful_line_of_an_error(spark, tmp_path):
     assert heard.errors[0][0] == query.id
 
 
-def test_an_error_inside_foreach_batch_and_one_that_spark_raises_for_us(spark, tmp_path):
+def test_errors_inside_foreach_batch_and_in_generated_code(spark, tmp_path):
     write_batches([sales(5, 9)], tmp_path / "in")
 
     def body(df: DataFrame, batch_id: int) -> None:
@@ -139,7 +139,7 @@ def test_an_error_inside_foreach_batch_and_one_that_spark_raises_for_us(spark, t
         (None, None),
     ],
 )
-def test_reasons_in_reports(report, wanted):
+def test_reasons_are_found_in_reports(report, wanted):
     error = adjoin.reason(report)
     assert (str(error) if error else None) == wanted
 
@@ -151,7 +151,7 @@ def test_the_error_behind_an_error_is_the_reason():
     assert adjoin.reason(own) is own is adjoin.reason(outer)
 
 
-def test_two_joins_of_one_name_are_refused(spark, tmp_path):
+def test_two_joins_with_one_name_are_rejected(spark, tmp_path):
     master = build(products(10), tmp_path / "master")
     write_batches([sales(5, 9)], tmp_path / "in")
     first = adjoin.enrich(read_batches(spark, tmp_path / "in"), master, on="id", name="price")
@@ -168,7 +168,7 @@ def case_sensitive(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_columns_are_found_as_the_session_finds_them(spark, tmp_path):
+def test_columns_are_matched_as_the_session_does(spark, tmp_path):
     table = products(100).rename_columns(["Id", "Name", "note"])
     master = build(table, tmp_path / "master", key="Id")
     batch = sales(200, 300).rename_columns(["ID", "Sale", "amount"])
@@ -201,7 +201,7 @@ def test_columns_are_found_as_the_session_finds_them(spark, tmp_path):
         adjoin.enrich(one, twins, on="k", columns=["Aa"])
 
 
-def test_transformations_find_columns_as_the_session_does(spark, tmp_path):
+def test_transformations_match_columns_as_the_session_does(spark, tmp_path):
     schema = pa.schema([("Id", pa.int64()), ("Key", pa.int64()), ("Label", pa.string())])
     build(schema.empty_table(), tmp_path / "keys", key="Id").close()
     df = spark.createDataFrame(

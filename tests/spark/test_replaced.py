@@ -70,7 +70,7 @@ def stream(spark, tmp_path, request):
         one.query.stop()
 
 
-def test_a_batch_dataframe_refuses_another_master_at_its_path(spark, tmp_path):
+def test_a_batch_dataframe_rejects_another_master_at_its_path(spark, tmp_path):
     path = tmp_path / "m"
     _build(path, ["id", "name", "city"])
     joined = enrich(spark.range(10), path, on="id", memory="16MB")
@@ -82,7 +82,7 @@ def test_a_batch_dataframe_refuses_another_master_at_its_path(spark, tmp_path):
     assert "['id', 'city', 'name']" in _raised(error)
 
 
-def test_a_running_stream_refuses_another_master_at_its_path(stream, tmp_path):
+def test_a_running_stream_rejects_another_master_at_its_path(stream, tmp_path):
     path = tmp_path / "m"
     _build(path, ["id", "name", "city"])
     running = stream(path)
@@ -122,7 +122,7 @@ def test_a_running_stream_keeps_its_columns(stream, tmp_path):
         running.add(2)
 
 
-def test_a_stream_that_needs_a_dropped_column_ends_and_others_go_on(stream, tmp_path):
+def test_a_stream_that_needs_a_dropped_column_ends_and_others_continue(stream, tmp_path):
     path = tmp_path / "m"
     master = _build(path, ["id", "name", "city"])
     running = stream(master, columns=["city"])
@@ -136,7 +136,7 @@ def test_a_stream_that_needs_a_dropped_column_ends_and_others_go_on(stream, tmp_
 
 
 @pytest.mark.parametrize("rows_per_task", [100, None], ids=["on executors", "by the driver"])
-def test_changes_of_a_dataframe_bring_new_columns_along(spark, tmp_path, monkeypatch, rows_per_task):
+def test_a_dataframe_of_changes_adds_new_columns(spark, tmp_path, monkeypatch, rows_per_task):
     if rows_per_task:
         monkeypatch.setattr(apply_module, "_ROWS_PER_TASK", rows_per_task)
         monkeypatch.setattr(apply_module, "_FEW_ROWS", 0)
@@ -154,7 +154,7 @@ def test_changes_of_a_dataframe_bring_new_columns_along(spark, tmp_path, monkeyp
     newer.verify()
 
 
-def test_a_change_stream_brings_new_columns_along_and_refuses_another_master(spark, tmp_path):
+def test_a_change_stream_adds_new_columns_and_rejects_another_master(spark, tmp_path):
     path = tmp_path / "m"
     _build(path, ["id", "name"], rows=10)
     body = etl.apply_changes(path, "feed", evolve=True)

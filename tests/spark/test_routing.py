@@ -1,4 +1,4 @@
-"""The expression that routes rows: right where the key has a code, and never a failure, whatever the key."""
+"""The routing expression: right if the key can be encoded, and it never fails, whatever the key."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from tests.spark.shop import build, read_batches, write_batches
 INT64 = [-(2**63), 2**63 - 1, 0, -1, 1_700_000_000_123_457]
 NINES = "9" * 38
 
-# what Spark streams can hold, and values at their edges
+# types of Spark streams, with extreme values
 STREAMS: dict[str, pa.Array] = {
     "boolean": pa.array([True, False], pa.bool_()),
     "tinyint": pa.array([-128, 127], pa.int8()),
@@ -81,7 +81,7 @@ def settings(spark: SparkSession, **values: str) -> Iterator[None]:
 
 
 def on_spark(spark: SparkSession, batch: pa.RecordBatch) -> DataFrame:
-    """Exactly these values: Spark's own ways in would not let all of them pass."""
+    """A DataFrame of exactly these values; Spark's own conversions would reject some."""
     one = spark.range(0, 1, 1, 1)
     declared = spark_schema(batch.schema)
     target = arrow_schema_for_spark(declared, *arrow_settings(one))
@@ -94,7 +94,7 @@ def on_spark(spark: SparkSession, batch: pa.RecordBatch) -> DataFrame:
 
 
 def everything() -> pa.RecordBatch:
-    """All streams side by side, as long as the longest of them."""
+    """All streams next to each other, as long as the longest."""
     rows = 1 + max(map(len, STREAMS.values()))
     padded = [
         pa.concat_arrays([values, pa.nulls(rows - len(values), values.type)]) for values in STREAMS.values()
@@ -104,7 +104,7 @@ def everything() -> pa.RecordBatch:
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Pacific/Kiritimati"])
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_every_key_of_every_type_has_its_place(spark, ansi, zone):
+def test_every_key_of_every_type_can_be_routed(spark, ansi, zone):
     batch = everything()
     with settings(spark, ansi=ansi, zone=zone):
         df = on_spark(spark, batch)
@@ -131,7 +131,7 @@ def zone_free(type_: pa.DataType) -> bool:
 
 
 def conform_each(codec: KeyCodec, values: pa.Array) -> list[int | None]:
-    """The code of every key that the master could hold."""
+    """The encoding of every key that the master could hold."""
     codes: list[int | None] = []
     for at in range(len(values)):
         try:
@@ -145,7 +145,7 @@ def conform_each(codec: KeyCodec, values: pa.Array) -> list[int | None]:
 
 
 def near(key: int, found: int | None) -> bool:
-    """Coarse units are computed as floats; microseconds at the very edge of int64 have no place."""
+    """Coarse units are computed as floats; microseconds at the limits of int64 cannot be encoded."""
     if found is None:
         return abs(key) > 2**63 - 86_400_000_000
     return abs(key - found) <= abs(key) // 2**50
@@ -154,7 +154,7 @@ def near(key: int, found: int | None) -> bool:
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize("route", ["range", "none"])
 def test_keys_that_no_master_key_can_equal_have_no_match(spark, tmp_path, ansi, route):
-    """As in Spark's own join; one of them once failed the job."""
+    """As in Spark's own join; one of them used to fail the job."""
     schema = pa.schema([("id", pa.int64()), ("d", pa.decimal128(9, 2)), ("name", pa.string())])
     rows = pa.table([[7, 2**63 - 1], [Decimal("7.00"), Decimal("1.25")], ["seven", "most"]], schema=schema)
     keys = [Decimal(10**20 - 1), Decimal(7), Decimal(-(10**20) + 1), Decimal(2**63 - 1), None]
@@ -188,7 +188,7 @@ def count(key: tuple[Any, ...], parts: Iterator[pd.DataFrame], state: Any) -> It
     yield pd.DataFrame({"id": [key[0]], "rows": [sum(map(len, parts))]})
 
 
-def test_behind_an_operator_whose_rows_spark_cannot_send(spark, tmp_path: Path):
+def test_enrich_follows_an_operator_whose_rows_spark_cannot_shuffle(spark, tmp_path: Path):
     """Spark's own repartitionByRange fails there."""
     ids = np.array([1, 2, 2, 3, 3, 3])
     write_batches([pa.table({"id": ids})], tmp_path / "in")

@@ -1,11 +1,9 @@
-"""DataFrames of changes with a sequence: the greatest value wins, whichever micro-batch it comes in."""
+"""DataFrames of changes with a sequence: the greatest value wins, in whichever micro-batch it comes."""
 
 import datetime as dt
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from adjoin import Master, OptionError, SchemaError, StorageError, etl
+from adjoin.master.rewriter import Rewritten
 from adjoin.spark import apply as apply_module
-from adjoin.spark import jobs
+from tests.spark.failing_jobs import failing_after
 from tests.spark.programs import Program
 from tests.unit.master.sequenced import Change, Model, as_changes, as_rows, key_table, latest_rows
 from tests.unit.master.tables import build_master, files_below, multiset, rows_of
@@ -70,7 +69,7 @@ def test_executors_and_the_driver_agree_with_the_model(
 
 
 @pytest.mark.parametrize("many", [True, False])
-def test_what_cannot_be_ordered_is_refused(
+def test_changes_that_cannot_be_ordered_are_rejected(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, many: bool
 ) -> None:
     if many:
@@ -135,8 +134,8 @@ def test_a_late_micro_batch_of_a_stream_does_not_win(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.slow
-def test_drivers_that_are_killed_lose_no_change_and_repeat_none(tmp_path: Path) -> None:
-    """Killed with signal 9 at random steps of commits, again and again; the model knows nothing of that."""
+def test_killed_drivers_neither_lose_nor_repeat_a_change(tmp_path: Path) -> None:
+    """Repeatedly killed with signal 9 at random steps of commits; the model does not notice."""
     draw = np.random.default_rng(17)
     start = [(key, "old") for key in range(0, 401, 3)]
     model = Model(start)
@@ -147,7 +146,7 @@ def test_drivers_that_are_killed_lose_no_change_and_repeat_none(tmp_path: Path) 
         model.apply(batch, VALUES, by_tie=True)
         path = tmp_path / "in" / f"{number}.parquet"
         pq.write_table(as_changes(batch, "int64", TYPE), path)
-        os.utime(path, (number, number))  # the source takes files in the order of their times
+        os.utime(path, (number, number))  # the source takes files in the order of their modification times
     killed = 0
     for step in (*draw.integers(1, 30, 6).tolist(), 0):
         driver = Program("on_sequence", tmp_path, step, work=tmp_path / "logs")
@@ -165,23 +164,18 @@ def test_drivers_that_are_killed_lose_no_change_and_repeat_none(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("many_tasks")
-def test_a_job_that_fails_leaves_nothing(
+def test_a_failed_job_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither pages of tasks nor what they have written down to be recorded."""
-
-    def run(df: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
-        def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-            for part in work(batches):
-                assert part[1].records is not None
-                raise StorageError("/somewhere: no space; make room")
-            yield
-
-        return jobs.run(df, fail_at_the_end)
+    """Neither pages of tasks nor the records they have prepared."""
 
     master = build(tmp_path / "m", "int64", [(1, "a")])
     before = files_below(tmp_path)
-    monkeypatch.setattr(apply_module, "run", run)
+
+    def has_records(part: tuple[int, Rewritten]) -> None:
+        assert part[1].records is not None
+
+    monkeypatch.setattr(apply_module, "run", failing_after("/somewhere: no space; make room", has_records))
     changes = spark.sql("SELECT 'upsert' AS _op, id AS key, 'x' AS value, 5 AS at FROM range(300)")
     with pytest.raises(StorageError, match="/somewhere"):
         master.apply(changes, sequence="at")
@@ -189,7 +183,7 @@ def test_a_job_that_fails_leaves_nothing(
 
 
 @pytest.mark.usefixtures("many_tasks")
-def test_new_columns_come_with_a_sequence(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sequence_works_with_new_columns(spark: SparkSession, tmp_path: Path) -> None:
     """The sequence does not become a column of the master, others do."""
     master = build(tmp_path / "m", "int64", [(1, "a")])
     select = "SELECT 'upsert' AS _op, id AS key, 'x' AS value, {} AS more, {} AS at FROM range(200)"

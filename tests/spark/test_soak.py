@@ -25,7 +25,7 @@ from tests.spark.programs import Program, read_json, until
 
 MINUTES = float(os.environ.get("ADJOIN_SOAK_MINUTES", "1"))
 WARM_UP = 0.3
-"""The part of the run in which kernels are loaded and the page files fill."""
+"""The part of the run in which kernels are loaded and page files fill up."""
 LEAST_BATCHES_PER_MINUTE = 20
 MOST_PAGE_FILES = 2 * 2 * 8
 """Two page files in at most eight workers; a worker has its file open twice while it joins."""
@@ -60,7 +60,7 @@ class Soak:
     most_page_file_bytes: int = 0
 
     def look(self) -> None:
-        """Check the micro-batches that have come to their end, and what everything takes."""
+        """Check the finished micro-batches and the resources used."""
         for batch, version, pages_read in self._progress():
             assert batch == len(self.versions)
             self.versions.append(version)

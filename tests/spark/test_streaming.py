@@ -19,7 +19,7 @@ from tests.spark.shop import build, products, read_batches, rows_of, sales, want
 
 
 class Sink:
-    """Keeps the rows of every micro-batch; one that is written again replaces what was there."""
+    """Keeps the rows of every micro-batch; a repeated one replaces its rows."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -117,12 +117,12 @@ def test_pages_stay_warm_from_one_micro_batch_to_the_next(spark, tmp_path):
     query = run(result, Sink(tmp_path / "out"), tmp_path / "checkpoint")
     first, *others = [EnrichProgress.of(progress)[0] for progress in query.recentProgress]
     assert first.pages_read > master.pages / 4
-    # A page at the border of two ranges is wanted by both of their partitions, whose borders are sampled.
+    # A page at the boundary of two ranges is needed by both partitions; boundaries are sampled.
     assert all(progress.pages_read < first.pages_read / 10 for progress in others)
 
 
 def test_cached_rows_stay_warm_from_one_micro_batch_to_the_next(spark, tmp_path):
-    """At the next version too: there those of the changed pages are gone, and the others answer."""
+    """Also at the next version, except for the rows of changed pages."""
     table, batch = products(5_000), sales(3_000, 10_000)
     master = build(table, tmp_path / "master")
     write_batches([batch, batch, batch], tmp_path / "in")
@@ -187,7 +187,7 @@ def test_two_routed_joins_in_a_row_report_every_row_once(spark, tmp_path):
 
 
 @pytest.mark.parametrize("names", [("left", "right"), (None, None)])
-def test_branches_meet(spark, tmp_path, names):
+def test_joined_branches_of_one_stream(spark, tmp_path, names):
     table, left, right = products(1_000), sales(1_000, 1_500, seed=1), sales(1_000, 1_500, seed=2)
     master = build(table, tmp_path / "master")
     branches = []
@@ -224,7 +224,7 @@ def _enrich_in_body(stream: DataFrame, master: Master) -> DataStreamWriter:
 
 
 def _page_files(path: Path) -> list[Path]:
-    """Files of page memory; folders may go while one looks for them."""
+    """The page files; folders may disappear during the search."""
     return [Path(folder, name) for folder, _, names in os.walk(path) for name in names if ".arena" in name]
 
 
@@ -247,7 +247,7 @@ def test_page_memory_is_freed_when_the_query_ends(spark, tmp_path, write):
         writer = write(read_batches(spark, tmp_path / "in"), master)
     finally:
         spark.conf.unset("spark.adjoin.arena.dir")
-    for starts in (1, 2):  # the second time it goes on from its checkpoint
+    for starts in (1, 2):  # the second time it resumes from its checkpoint
         write_batches([sales(500, 900)] * starts, tmp_path / "in")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         try:

@@ -1,4 +1,4 @@
-"""Keys that expire: against an oracle, through crashes and replays, and in bounded room."""
+"""Expiring keys: compared with an oracle, through crashes and replays, and in bounded space."""
 
 import datetime
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ SEEN = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 
 @dataclass
 class Oracle:
-    """The rule of the docstring, row by row; hours instead of moments."""
+    """The rule of the docstring, row by row, with hours instead of timestamps."""
 
     ttl: int
     clock: int | None = None
@@ -56,7 +56,7 @@ def batch_of(rows: list[tuple[int, int | None]]) -> pa.Table:
 
 
 def random_batches(batches: int, rows: int, keys: int, seed: int) -> list[list[tuple[int, int | None]]]:
-    """Times go on, some rows are late, some have no time."""
+    """Times advance, some rows are late, some have no time."""
     random = np.random.default_rng(seed)
     made = []
     for number in range(batches):
@@ -113,7 +113,7 @@ def test_keys_expire_by_event_time_through_crashes_and_replays(spark, tmp_path: 
 
 @pytest.mark.slow
 def test_the_master_stays_small(spark, tmp_path: Path):
-    """Each batch brings new keys alone; those of the last five hours live."""
+    """Each batch has only new keys; those of the last five hours are live."""
     build(SEEN.empty_table(), tmp_path / "seen").close()
     sizes = []
     for number in range(12):
@@ -147,7 +147,7 @@ def test_keys_expire_by_micro_batch(spark, tmp_path: Path, ttl: int):
 
 
 @pytest.mark.parametrize("type_", [pa.timestamp("ns"), pa.date32(), pa.timestamp("s", "Asia/Tokyo")])
-def test_times_of_every_kind(spark, tmp_path: Path, type_: pa.DataType):
+def test_event_times_of_every_type(spark, tmp_path: Path, type_: pa.DataType):
     schema = pa.schema([("a", pa.string()), ("b", pa.int64()), ("at", type_)])
     build(schema.empty_table(), tmp_path / "seen", key=["a", "b"]).close()
     came = []
@@ -168,7 +168,7 @@ def test_times_of_every_kind(spark, tmp_path: Path, type_: pa.DataType):
     assert came == [1, 0, 1, 0]
 
 
-def test_what_makes_no_sense_is_refused(spark, tmp_path: Path):
+def test_invalid_options_are_rejected(spark, tmp_path: Path):
     schema = pa.schema([*SEEN, ("text", pa.string()), ("number", pa.int64())])
     master = build(schema.empty_table(), tmp_path / "seen")
     df = as_dataframe(spark, batch_of([(1, 1)]))

@@ -1,4 +1,4 @@
-"""Every type of a master goes to Spark and comes back, values and nulls."""
+"""Every type of a master survives the way to Spark and back, values and nulls."""
 
 import uuid
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ CASES: list[tuple[pa.DataType, Any, Any]] = [
 ]
 
 
-def test_every_type_of_a_master_passes_through_spark(spark: SparkSession) -> None:
+def test_every_type_of_a_master_survives_the_way_through_spark(spark: SparkSession) -> None:
     given = pa.record_batch(
         [pa.array([value, None, value], type_) for type_, value, _ in CASES],
         names=[f"c{at}" for at in range(len(CASES))],
@@ -124,7 +124,7 @@ def test_schema_of_a_stream_is_what_arrives_in_a_task(spark: SparkSession, large
         spark.conf.set("spark.sql.session.timeZone", str(time_zone))
 
 
-def test_a_variant_stays_one(spark: SparkSession) -> None:
+def test_a_variant_remains_a_variant(spark: SparkSession) -> None:
     rows = spark.sql("""SELECT parse_json('{"a": 1}') AS v""")
     schema = stream_schema(rows)
     declared = spark_schema(schema)
@@ -137,7 +137,7 @@ def test_a_variant_stays_one(spark: SparkSession) -> None:
     assert rows.mapInArrow(pass_on, declared).selectExpr("variant_get(v, '$.a', 'int')").first() == (1,)
 
 
-def test_agreeing_types_cost_nothing() -> None:
+def test_matching_types_are_not_copied() -> None:
     batch = pa.record_batch({"a": [1, 2], "b": ["x", "y"]})
     schema = arrow_schema_for_spark(spark_schema(batch.schema), "UTC", False)
     assert [column.address for column in to_spark(batch, schema).column(1).buffers()[1:]] == [
@@ -149,7 +149,7 @@ def test_agreeing_types_cost_nothing() -> None:
     "type_",
     [pa.decimal256(39, 0), pa.month_day_nano_interval(), pa.struct([("a", pa.int8()), ("a", pa.int8())])],
 )
-def test_what_spark_cannot_hold_is_named_with_a_cure(type_: pa.DataType) -> None:
+def test_types_that_spark_cannot_hold_are_named_with_the_cure(type_: pa.DataType) -> None:
     with pytest.raises(SchemaError, match=r"'odd' has type .* cannot hold; leave it out with columns="):
         spark_schema(pa.schema([("fine", pa.int8()), ("odd", pa.list_(type_))]))
 
@@ -168,13 +168,13 @@ def test_a_value_from_spark_that_the_master_cannot_hold_is_named() -> None:
 
 
 @pytest.mark.parametrize("value", ["interval '1-2' year to month", "make_interval(1, 2)"])
-def test_a_type_that_never_reaches_python_is_named(spark: SparkSession, value: str) -> None:
+def test_a_type_that_spark_does_not_exchange_with_python_is_named(spark: SparkSession, value: str) -> None:
     with pytest.raises(SchemaError, match="'odd' has type interval"):
         stream_schema(spark.sql(f"SELECT {value} AS odd"))
 
 
 def _receive(rows: Any) -> pa.Table:
-    """The rows exactly as a Python worker is given them."""
+    """The rows exactly as a Python worker receives them."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Break masters in every way that can be thought of, and see that promises hold; `make torture` runs it."""
+"""Break masters in every conceivable way and check that the promises hold; `make torture` runs this."""
 
 import argparse
 import sys
@@ -12,13 +12,13 @@ from tests.torture.kinds import KINDS
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0, help="for all kinds together (default: 5)")
-    parser.add_argument("--seed", type=int, default=1, help="other cases with another one (default: 1)")
+    parser.add_argument("--minutes", type=float, default=5.0, help="total time for all kinds (default: 5)")
+    parser.add_argument("--seed", type=int, default=1, help="another seed gives other cases (default: 1)")
     parser.add_argument(
-        "--only", action="append", metavar="KIND", help=f"a part or a kind of {', '.join(KINDS)}"
+        "--only", action="append", metavar="KIND", help=f"run only this kind or group of {', '.join(KINDS)}"
     )
-    parser.add_argument("--case", type=int, help="this case alone; give its kind and seed as well")
-    parser.add_argument("--jobs", type=int, default=2, help="kinds that run at the same time (default: 2)")
+    parser.add_argument("--case", type=int, help="run only this case; give its kind and seed as well")
+    parser.add_argument("--jobs", type=int, default=2, help="kinds to run at the same time (default: 2)")
     parser.add_argument(
         "--write-docs", action="store_true", help="add the counts to docs/reliability.csv and .md"
     )
@@ -30,7 +30,7 @@ def chosen(only: Sequence[str] | None) -> list[Kind]:
         name for name in KINDS if not only or any(name == one or name.startswith(f"{one}/") for one in only)
     ]
     if not names:
-        sys.exit(f"there is no kind {only}; give some of {', '.join(KINDS)}")
+        sys.exit(f"there is no kind {only}; choose from {', '.join(KINDS)}")
     return [KINDS[name] for name in names]
 
 

@@ -1,4 +1,4 @@
-"""Runs kinds of cases in processes of their own, and takes down what came of them."""
+"""Runs kinds of cases in separate processes and records the outcomes."""
 
 import json
 import os
@@ -21,18 +21,18 @@ from tests.torture.cases import Kind, remove
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_VIOLATIONS = 20
 _START_SECONDS = 240.0
-"""For imports, compiled kernels and whatever the cases share."""
+"""Time for imports, compiled kernels and whatever the cases share."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A promise that was broken.
+    """A broken promise.
 
     Attributes:
         kind: The kind of the case.
-        seed: Of the campaign.
+        seed: The seed of the campaign.
         case: Its number.
-        text: What was seen.
+        text: What was observed.
     """
 
     kind: str
@@ -42,13 +42,13 @@ class Violation:
 
     @property
     def how(self) -> str:
-        """How to see it again."""
+        """The command that reproduces it."""
         return f'python -m tests.torture --only "{self.kind}" --seed {self.seed} --case {self.case}'
 
 
 @dataclass
 class Outcome:
-    """What came of one kind."""
+    """The outcome of one kind."""
 
     kind: str
     cases: int = 0
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class Runner:
-    """Runs cases of one kind; where a process crashes, that is a violation, and the next one goes on."""
+    """Runs cases of one kind; a crash of the process is a violation, after which a new process continues."""
 
     def __init__(self, kind: Kind, seed: int, first: int = 0, cases: int = 0) -> None:
         self._kind, self._seed = kind, seed
@@ -77,7 +77,7 @@ class Runner:
         return self.outcome
 
     def _live(self, seconds: float, work: Path) -> None:
-        """One process, until it ends."""
+        """Run one process until it ends."""
         cases = self._stop - self._next if self._stop < sys.maxsize else 0
         arguments = [self._kind.name, self._seed, self._next, cases, seconds, work / "work"]
         errors = (work / "errors").open("w+b")
@@ -101,7 +101,7 @@ class Runner:
         remove(work / "work")
 
     def _listen(self, process: subprocess.Popen[bytes]) -> int | None:
-        """Take down what the process says; the case that it did not end."""
+        """Record what the process reports; returns the case it did not finish."""
         lines: queue.Queue[bytes | None] = queue.Queue()
         threading.Thread(target=_pass_on, args=[process.stdout, lines], daemon=True).start()
         unfinished, patience = None, _START_SECONDS
@@ -151,7 +151,7 @@ def _pass_on(output: IO[bytes], lines: "queue.Queue[bytes | None]") -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process, which has said all, or hangs, and what it has started."""
+    """End the process, which is done or hangs, and everything it has started."""
     try:
         process.wait(20)
     except subprocess.TimeoutExpired:
@@ -164,9 +164,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_all(kinds: Sequence[Kind], seed: int, minutes: float, jobs: int) -> list[Outcome]:
-    """All kinds, several at a time, each for its share of the time."""
+    """Run all kinds, several at a time, each for its share of the time."""
     in_all = sum(kind.share for kind in kinds)
-    # The longest first, so that the last ones end at about the same time.
+    # Longest first, so that the last ones end at about the same time.
     ordered = sorted(kinds, key=lambda kind: -kind.share)
 
     def run(kind: Kind) -> Outcome:

@@ -1,4 +1,4 @@
-"""What the campaign is made of: kinds of cases, each reproducible from a seed and a number."""
+"""Kinds of cases, each reproducible from a seed and a number."""
 
 import random
 import shutil
@@ -15,8 +15,8 @@ class Draw(random.Random):
     """The random numbers of one case.
 
     Attributes:
-        seed_: Of the campaign.
-        number: Of the case.
+        seed_: The seed of the campaign.
+        number: The number of the case.
     """
 
     def __init__(self, what: str = "", seed: int = 0, number: int = 0) -> None:
@@ -26,19 +26,19 @@ class Draw(random.Random):
 
 
 Case = Callable[[Draw], "Counter[str]"]
-"""Runs one case and counts what it did; raises an AssertionError where a promise is broken."""
+"""Runs one case and counts what it did; raises an AssertionError if a promise is broken."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Cases of one sort.
+    """A kind of cases.
 
     Attributes:
-        name: The part of the campaign and the sort, such as "kills/process".
-        share: Of the time of the whole campaign.
+        name: The group and the kind, such as "kills/process".
+        share: The share of the total time.
         opened: Prepares what all cases share, in an empty directory.
-        environment: For the process in which cases run.
-        seconds: What a single case may take before it counts as hung.
+        environment: Environment variables for the process that runs the cases.
+        seconds: The time after which a single case counts as hung.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Kind:
 
 
 def simple(case: Callable[[Path, Draw], "Counter[str]"]) -> Callable[[Path], AbstractContextManager[Case]]:
-    """For cases that share nothing but a directory, which is empty before each of them."""
+    """For cases that share only a directory, which is empty before each case."""
 
     @contextmanager
     def opened(work: Path) -> Iterator[Case]:
@@ -68,17 +68,17 @@ def simple(case: Callable[[Path, Draw], "Counter[str]"]) -> Callable[[Path], Abs
 
 
 def remove(path: Path) -> None:
-    """Remove a directory and all that is in it."""
+    """Remove a directory and its contents."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def refusal(error: BaseException, *names: object) -> str:
-    """The message of an error that adjoin raises on purpose and that mentions one of the names."""
+    """The message of an error that adjoin raises on purpose; it must mention one of the names."""
     if not isinstance(error, AdjoinError):
         raise AssertionError(f"a raw {type(error).__name__}: {error}") from error
     text = str(error)
     if names and not any(str(name) in text for name in names):
         raise AssertionError(
-            f"none of {list(map(str, names))} is named by {type(error).__name__}: {text}"
+            f"{type(error).__name__} mentions none of {list(map(str, names))}: {text}"
         ) from error
     return text

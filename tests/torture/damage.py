@@ -1,4 +1,4 @@
-"""Files of a master, and of page memory, are damaged: cold, and while an operator has them open.
+"""Damages files of masters and of page memory, at rest and while an operator has them open.
 
 Whatever happens, rows are right, or an error names the file. When the damage is undone, all is as before.
 """
@@ -54,7 +54,7 @@ _ROOM_BYTES = 48 << 10
 
 @dataclass
 class Template:
-    """A master with several versions, layouts and records, and steps that could come next."""
+    """A master with several versions, layouts and records, and possible next steps."""
 
     path: Path
     model: Model
@@ -89,7 +89,7 @@ class Template:
         return made
 
     def _find_live_pages(self) -> None:
-        """Where the pages of the newest version lie in their files; much of these is garbage by now."""
+        """Where the pages of the newest version are in their files, much of which is garbage."""
         home = Home(self.path)
         for relation in home.read_manifest(self.newest).relations():
             index = load_index(home, relation)
@@ -100,7 +100,7 @@ class Template:
                 )
 
     def files(self, home: Home) -> dict[str, list[Path]]:
-        """Files by what they are; of most kinds there are those of several versions."""
+        """Files by kind; most kinds have files of several versions."""
         found: dict[str, list[Path]] = {"manifest": [Path(home.manifest_path(at)) for at in home.versions()]}
         for version in home.versions():
             manifest = home.read_manifest(version)
@@ -116,7 +116,7 @@ class Template:
 
 
 class Damage:
-    """One file becomes another one, for a while."""
+    """One file is replaced for a while."""
 
     def __init__(
         self, draw: Draw, path: Path, others: list[Path], live: list[tuple[int, int]] | None = None
@@ -135,7 +135,7 @@ class Damage:
             "append",
             *(["swap", "swap"] if others else []),
         ]
-        # What has no manifest is no version, what has no record was never decided: nobody can tell.
+        # A removed manifest or record cannot be detected: the version does not exist, or was never chosen.
         ways += ["missing"] if path.suffix == ".arrow" else []
         self.way = draw.choice(ways)
         self._bytes = self._made(draw, others)
@@ -166,7 +166,7 @@ class Damage:
         return bytes(data)
 
     def _place(self, draw: Draw) -> int:
-        """Mostly where somebody will look."""
+        """A position, mostly one that will be read."""
         if self._live and draw.random() < 0.8:
             return draw.randrange(*draw.choice(self._live))
         return draw.randrange(len(self._whole))
@@ -178,7 +178,7 @@ class Damage:
         self._put(self._whole)
 
     def _put(self, data: bytes | None) -> None:
-        """In place, as a failing disk would, or by a file of its own, as somebody who copies would."""
+        """Damage the file in place, like a failing disk, or replace it, like a copy."""
         if data is None:
             self.path.unlink()
         elif self._renamed or not self.path.exists():
@@ -192,7 +192,7 @@ class Damage:
 
 
 class Attempt:
-    """One copy of a master, one damage, one thing that is tried."""
+    """One copy of a master, one damage, one operation."""
 
     def __init__(self, work: Path, draw: Draw, template: Template) -> None:
         self.draw, self.template, self.model = draw, template, template.model
@@ -223,7 +223,7 @@ class Attempt:
         return self._counts(f"{what}, cold", tried, damage)
 
     def hot(self) -> Counter[str]:
-        """An operator has answered a part of the stream when the damage is done."""
+        """Damage a file after an operator has answered a part of the stream."""
         files = self.template.files(self.home)
         what = self.draw.choice(
             [what for what in sorted(files) if "record" not in what and "latest" not in what]
@@ -237,7 +237,7 @@ class Attempt:
         return self._counts(f"{what}, hot", tried, damage)
 
     def page_memory(self) -> Counter[str]:
-        """The file of page memory is damaged between two operators, or while one works on it."""
+        """Damage a page file between two operators, or while one uses it."""
         pages = self.work / "pages"
         kind = self.draw.choice(_ON_PAGE_FILES)
         memory = self._memory(kind)
@@ -261,7 +261,7 @@ class Attempt:
             action()
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001 (the finding, unless it is a refusal)
+        except Exception as error:  # noqa: BLE001 (a finding, unless adjoin raised it)
             refusal(error, *names)
             self.outcome = "refused"
 
@@ -338,7 +338,7 @@ class Attempt:
         self._try(run, damage.path.name)
         wrong = set(multiset(pa.Table.from_batches(found))) if found else set()
         with_newest = set(self.model.joined(self.model.revision, sales))
-        assert wrong <= with_newest, "wrong rows before the refusal"
+        assert wrong <= with_newest, "wrong rows before the error"
         return kind.__name__
 
     def _change(self) -> None:
@@ -353,10 +353,10 @@ class Attempt:
     def _query(self) -> None:
         number = self.draw.choice([1, 2, 2])
         found = QueryRecords(self.path).version_for(QUERY, number)
-        assert found == self.template.recorded[number], "another version than before"
+        assert found == self.template.recorded[number], "a different version than before"
 
     def _all_right(self) -> None:
-        """The damage is undone: every version that is there is whole, and none is gone that must not be."""
+        """With the damage undone, every version is intact and no needed one is missing."""
         with Master.open(self.path) as newest:
             assert newest.version >= self.template.newest
             for version in newest.versions():
@@ -374,7 +374,7 @@ class Attempt:
 def _damaged_snapshot(
     draw: Draw, older: dict[str, bytes], newer: dict[str, bytes]
 ) -> tuple[str, dict[str, bytes]]:
-    """What was done to one value, and all values with it."""
+    """The damage to one value, and all values including it."""
     chosen = draw.choice(sorted(newer))
     value = newer[chosen]
     others = [other for other in {**newer, **older}.values() if other != value]
@@ -394,7 +394,7 @@ def _damaged_snapshot(
 
 
 def snapshots(work: Path, draw: Draw) -> Counter[str]:
-    """Values of the snapshot of a join of streams are damaged: refused, or the right pairs."""
+    """Damage values of a stream join's snapshot: it is rejected, or the pairs are right."""
     name = draw.choice(sorted(inputs.JOINS))
     left, right = (inputs.Input(schema, draw.getrandbits(32), 40) for schema in (inputs.LEFT, inputs.RIGHT))
     found: list[pa.RecordBatch] = []
@@ -424,7 +424,7 @@ def snapshots(work: Path, draw: Draw) -> Counter[str]:
 
 @contextmanager
 def _opened(work: Path, ways: list[Callable[[Attempt], Counter[str]]]) -> Iterator[Case]:
-    """Some templates, and cases that each take one of them."""
+    """Some templates, and cases that each use one of them."""
     draw = Draw("templates")
     templates = [
         Template.made(work / f"template {number}" / "m", draw, key, has_sequence)
@@ -452,5 +452,5 @@ def page_memory(work: Path) -> AbstractContextManager[Case]:
 
 
 def everything(work: Path) -> AbstractContextManager[Case]:
-    """Cases of both sorts."""
+    """Cases of both kinds."""
     return _opened(work, [Attempt.cold, Attempt.hot, Attempt.page_memory])

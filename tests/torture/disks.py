@@ -1,4 +1,4 @@
-"""Disks that are full, and reads that fail, at every step of everything that is done to a master."""
+"""Full disks and failing reads at every step of every operation on a master."""
 
 import errno
 import os
@@ -20,12 +20,12 @@ from tests.unit.master.test_migrate import as_first_format
 
 FAULTS = ("disk full for good", "disk full once", "failing read", "no more open files", "power cut")
 _TIDY = {"build", "apply", "sequence", "evolve", "compact"}
-"""Scenarios in which a writer whom the disk refuses removes what it has written."""
+"""Scenarios in which a writer that gets an error removes what it has written."""
 _SURVIVES = ("all", "nothing", "names")
 
 
 class Join:
-    """Scenario: reading the master with an operator."""
+    """Scenario: join with the master."""
 
     def __init__(self) -> None:
         self._model = Model.drawn(Draw("join"), "int64", has_sequence=False)
@@ -47,7 +47,7 @@ class Join:
 
 
 class Migrate:
-    """Scenario: a master of the first format is brought to that of today."""
+    """Scenario: migrate a master from the first format to the current one."""
 
     def __init__(self) -> None:
         self._model = Model.drawn(Draw("migrate"), "string", has_sequence=False)
@@ -64,7 +64,7 @@ class Migrate:
         Master.migrate(path / "m")
 
     def check(self, path: Path) -> None:
-        """Where it broke off it goes on."""
+        """It continues where it was interrupted."""
         self.act(path)
         with Master.open(path / "m") as newest:
             assert newest.versions() == [1, 2, 3]
@@ -75,7 +75,7 @@ class Migrate:
 
 
 class FullOnce(FullDisk):
-    """One step is refused; the next ones find room again."""
+    """One step fails; the next ones find room again."""
 
     def change(self, operation: str, path: str, action: Callable[[], Any]) -> Any:
         if operation != "unlink" and self.steps == self._stop_at:
@@ -87,7 +87,7 @@ class FullOnce(FullDisk):
 
 
 class Reads:
-    """Stands in for the calls by which files are opened and read; one of them fails."""
+    """Replaces the calls that open and read files; one of them fails."""
 
     def __init__(self, fails_at: int | None, number: int) -> None:
         self.steps = 0
@@ -103,11 +103,11 @@ class Reads:
         return OSError(self._number, os.strerror(self._number), path if isinstance(path, str) else None)
 
     def _opened(self, path: Any, flags: int, *rest: Any, **options: Any) -> int:
-        # Direct I/O is tried first, and done without where it is refused.
+        # Direct I/O is tried first, with a fallback if it is not supported.
         if flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_DIRECT and self._fails():
             raise self._error(path)
         if flags & os.O_DIRECT and self._fails():
-            # Nothing is there to be read: the device fails when the kernel is asked.
+            # A file that cannot be read: the device fails on the actual read.
             return self._open("/proc/self/mem", os.O_RDONLY)
         return self._open(path, flags, *rest, **options)
 
@@ -139,7 +139,7 @@ def _refuse() -> None:
 
 @contextmanager
 def faulty(fault: str, step: int | None, survives: str = "all") -> Iterator[Any]:
-    """The file system with a fault; it counts its steps."""
+    """A file system with a fault, which counts its steps."""
     if fault in {"failing read", "no more open files"}:
         reads = Reads(step, errno.EIO if fault == "failing read" else errno.EMFILE)
         with reads.installed():
@@ -155,7 +155,7 @@ def faulty(fault: str, step: int | None, survives: str = "all") -> Iterator[Any]
 
 
 class Disks:
-    """Every scenario, every fault, every step, in an order at random; a seed says where to begin."""
+    """Every scenario, fault and step, in pseudo-random order; the seed determines where to begin."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -180,7 +180,7 @@ class Disks:
                 outcome = "cut"
             except AssertionError:
                 raise
-            except Exception as error:  # noqa: BLE001 (the finding, unless it is a refusal)
+            except Exception as error:  # noqa: BLE001 (a finding, unless adjoin raised it)
                 refusal(error, path)
                 outcome = "refused"
         if outcome == "refused" and "full" in fault and name in _TIDY:
@@ -194,7 +194,7 @@ class Disks:
 
 
 def assert_no_garbage(path: Path) -> None:
-    """A writer who was refused has left nothing that no version names."""
+    """Check that a failed writer has left nothing that no version names."""
     home = Home(path)
     if home.versions():
         assert_only_named(home)
@@ -205,7 +205,7 @@ def assert_no_garbage(path: Path) -> None:
 
 @contextmanager
 def opened(work: Path) -> Iterator[Case]:
-    sync, os.fsync = os.fsync, lambda descriptor: None  # type: ignore[assignment]  # counted, not done
+    sync, os.fsync = os.fsync, lambda descriptor: None  # type: ignore[assignment]  # counted but not executed
     try:
         yield Disks(work).case
     finally:

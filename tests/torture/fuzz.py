@@ -131,7 +131,7 @@ _ODD_JSON: tuple[Any, ...] = (
 
 
 def _changed_json(draw: Draw, value: Any) -> Any:
-    """A copy in which one thing, at any depth, is another one, is missing, or is there twice."""
+    """A copy in which one item, at any depth, is changed, missing or duplicated."""
     if isinstance(value, dict) and value and draw.random() < 0.92:
         name = draw.choice(sorted(value))
         way = draw.random()
@@ -175,7 +175,7 @@ def _resealed(body: bytes) -> bytes:
 
 
 def _hostile(draw: Draw, data: bytes, saved: Any) -> tuple[bytes, bool]:
-    """Other bytes than these; and whether their checksum says that they are what was written."""
+    """Altered bytes, and whether their checksum is valid."""
     way = draw.random()
     if way < 0.3:
         return _changed_bytes(draw, data), False
@@ -188,7 +188,7 @@ def _hostile(draw: Draw, data: bytes, saved: Any) -> tuple[bytes, bool]:
 
 
 class Parsers:
-    """Manifests, query records and headers of page memory, in bytes that nobody wrote."""
+    """Manifests, query records and page memory headers with altered bytes."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -212,7 +212,7 @@ class Parsers:
                 read = Manifest.from_bytes(manifest, bytearray(other), directory)
                 counts["accepted"] += 1
                 assert is_sealed or read == whole, "another manifest than the one that was written"
-            except Exception as error:  # noqa: BLE001 (the finding, unless it is a refusal)
+            except Exception as error:  # noqa: BLE001 (a finding, unless adjoin raised it)
                 _refused(error, manifest, other)
             counts["manifests"] += 1
         for _ in range(_OPENED_PER_CASE):
@@ -223,14 +223,14 @@ class Parsers:
         return counts
 
     def _open(self, draw: Draw, path: Path, model: Model, other: bytes, whole: bytes) -> None:
-        """A master with this manifest can be read, or not be read."""
+        """A master with this manifest can be read, or raises an AdjoinError."""
         manifest = Path(Home(path).manifest_path(4))
         manifest.write_bytes(other)
         try:
             with Master.open(path) as master:
                 master.verify()
                 rows_of(master)
-        except Exception as error:  # noqa: BLE001 (the finding, unless it is a refusal)
+        except Exception as error:  # noqa: BLE001 (a finding, unless adjoin raised it)
             _refused(error, "", other)
         finally:
             manifest.write_bytes(whole)
@@ -251,7 +251,7 @@ class Parsers:
         record.write_bytes(data)
 
     def _headers(self, draw: Draw, counts: Counter[str]) -> None:
-        """The header of a page file: what it says is taken over, or the file is empty."""
+        """The header of a page file is accepted, or the file counts as empty."""
         path = self._work / "pages"
         with PageFile(path, 1 << 20) as pages:
             pages.recall("k")
@@ -294,7 +294,7 @@ def _page(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def _last_end(page: np.ndarray, wanted: np.ndarray) -> int:
-    """Where the last of the wanted buffers ends, by the metadata of the page, read without any check."""
+    """The end of the last needed buffer according to the page's metadata, read without any check."""
     data = page.data
 
     def number(at: int, code: str = "<i") -> int:
@@ -313,7 +313,7 @@ def _last_end(page: np.ndarray, wanted: np.ndarray) -> int:
 
 
 class Pages:
-    """Metadata of pages of many schemas, changed: buffers lie in the page, or it is refused."""
+    """Altered metadata of pages with many schemas: buffers are inside the page, or it is rejected."""
 
     def __init__(self, work: Path) -> None:
         rng = np.random.default_rng(3)
@@ -367,7 +367,7 @@ class Pages:
 
 
 def semi_stream(work: Path, draw: Draw) -> Counter[str]:
-    """Masters and streams of any schema, through any operator: the rows that DuckDB gives."""
+    """Masters and streams of any schema, through any operator, compared with DuckDB."""
     counts: Counter[str] = Counter()
     rng = np.random.default_rng(draw.getrandbits(64))
     key = draw.choice(sorted(KEY_TYPES))
@@ -429,7 +429,7 @@ def _cut(draw: Draw, table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def streams(work: Path, draw: Draw) -> Counter[str]:
-    """Two streams through any join: the pairs that a dictionary gives."""
+    """Two streams through any join, compared with a dictionary."""
     name = draw.choice(sorted(inputs.JOINS))
     band = name in {"diner", "pmj"} and draw.random() < 0.5
     keys = draw.choice([3, 40, 500, 100_000])
@@ -468,7 +468,7 @@ def streams(work: Path, draw: Draw) -> Counter[str]:
 
 
 class Changes:
-    """Change sets of any sort, right and wrong ones, on a master that goes on: what a dictionary holds."""
+    """Valid and invalid change sets on a living master, compared with a dictionary."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -493,7 +493,7 @@ class Changes:
 
     @staticmethod
     def _wrong(draw: Draw, path: Path, model: Model) -> None:
-        """Changes that cannot be: an AdjoinError, and nothing has changed."""
+        """Invalid changes raise an AdjoinError and change nothing."""
         row = {**model.row(1), "_op": "upsert"}
         table = pa.Table.from_pylist([row], model.schema.append(pa.field("_op", pa.string())))
         options: dict[str, Any] = {}
@@ -530,7 +530,7 @@ class Changes:
 
 
 class Options:
-    """Arguments that make no sense, to everything that takes arguments."""
+    """Invalid arguments to every function that takes arguments."""
 
     def __init__(self, work: Path) -> None:
         self._work = work

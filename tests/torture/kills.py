@@ -1,4 +1,4 @@
-"""Processes that change a master, or join a stream with it, are killed with signal 9 at random moments."""
+"""Kills processes that change a master or join with it, with signal 9 at random moments."""
 
 import os
 import signal
@@ -30,11 +30,11 @@ _STEPS = 10
 _BATCHES = 5
 _ROUNDS = 60
 _CHANGES = {"build": 60, "apply": 40, "evolve": 7, "compact": 40, "vacuum": 12}
-"""About so many steps of the file system each of them takes."""
+"""About how many file system operations each of them takes."""
 
 
 class Child:
-    """A forked process that says what it does."""
+    """A forked process that reports what it does."""
 
     def __init__(self, body: Callable[[Callable[[str], None]], None]) -> None:
         self._reading, writing = os.pipe()
@@ -47,7 +47,7 @@ class Child:
     @staticmethod
     def _live(body: Callable[[Callable[[str], None]], None], writing: int) -> None:
         try:
-            os.fsync = lambda descriptor: None  # type: ignore[assignment]  # a kill takes nothing back
+            os.fsync = lambda descriptor: None  # type: ignore[assignment]  # a kill does not undo writes
             body(lambda what: _say(writing, what))
         except BaseException:  # noqa: BLE001 (the parent is told)
             os.write(writing, ("failed " + traceback.format_exc()).encode())
@@ -58,7 +58,7 @@ class Child:
         os.kill(self.pid, signal.SIGKILL)
 
     def ended(self) -> tuple[bool, list[str]]:
-        """Wait for its end: whether it was killed, and what it has said."""
+        """Wait for its end; returns whether it was killed, and its reports."""
         said = b""
         while piece := os.read(self._reading, 1 << 16):
             said += piece
@@ -77,7 +77,7 @@ def _say(writing: int, what: str) -> None:
 
 
 class Life:
-    """A master, what is to be done to it, and a query that reads it; processes come and go."""
+    """A master, the steps to apply to it, and a query that reads it, run by processes that are killed."""
 
     def __init__(self, work: Path, draw: Draw) -> None:
         self.path, self._work, self._draw = work / "m", work, draw
@@ -90,7 +90,7 @@ class Life:
 
     @property
     def _batch(self) -> int:
-        """The micro-batch that comes next."""
+        """The next micro-batch."""
         return len(list(self._work.glob("commit-*")))
 
     @property
@@ -98,14 +98,14 @@ class Life:
         return self._position == len(self._plan) and self._batch == _BATCHES
 
     def round(self) -> None:
-        """A writer and a reader run at the same time; one of them is killed, at a step or after a while."""
+        """Run a writer and a reader at the same time; kill one, at a step or after a while."""
         draw = self._draw
         steps = self._plan[self._position : self._position + draw.randrange(1, 4)]
         names = ["writer"] if steps else []
         names += ["reader"] if self._position and self._batch < _BATCHES else []
         victim = draw.choice(names) if self.counts["kills"] < _KILLS else ""
         if not self._position and self.counts["kills"] > 1:
-            victim = ""  # there is more to be killed than builds
+            victim = ""  # not only builds should be killed
         doomed = draw.randrange(len(steps) or 1) if victim and draw.random() < 0.6 else None
         changes = _CHANGES[steps[doomed].what] if steps and doomed is not None else 1
         dies_at = draw.randrange(1, changes + 1 if victim == "writer" else 25)
@@ -119,7 +119,7 @@ class Life:
         if victim and doomed is None:
             time.sleep(draw.uniform(0, 0.15))
             children[victim].kill()
-        # A reader holds versions as long as it lives.
+        # A reader pins versions while it lives.
         ends = {name: child.ended() for name, child in children.items()}
         if "reader" in ends and ends["reader"][0]:
             self.counts.update(["kills", "kills of a reader"])
@@ -143,7 +143,7 @@ class Life:
         self.check(self._plan[self._position - 1] if self._position else None)
 
     def check(self, last: Step | None) -> None:
-        """All versions are whole and hold what the model says; what was done is not undone."""
+        """All versions are intact and equal the model; no committed step is undone."""
         try:
             master = Master.open(self.path)
         except MasterNotFoundError:
@@ -164,11 +164,11 @@ class Life:
             self.vacuum()
 
     def _changes(self, step: Step) -> bool:
-        """Whether a step that was cut off had been committed."""
+        """Whether an interrupted step had been committed."""
         return step.counts and step.base < self._revision
 
     def vacuum(self) -> None:
-        """Whatever processes have left behind is found."""
+        """Everything that processes have left behind is found."""
         with Master.open(self.path) as master:
             master.vacuum(keep=1)
         home = Home(self.path)
@@ -178,7 +178,7 @@ class Life:
         assert set(versions) <= {versions[-1], *recorded, *(version + 1 for version in recorded)}
 
     def _read(self, say: Callable[[str], None], dies_at: int | None) -> None:
-        """Micro-batches, as Spark runs them: decide, join, write, commit."""
+        """Run micro-batches like Spark: choose the version, join, write, commit."""
         if dies_at is not None:
             files.change = Killer(dies_at).change
         for number in range(self._batch, _BATCHES):
@@ -202,7 +202,7 @@ class Life:
             say(f"batch {number}")
 
     def check_sink(self) -> None:
-        """Every micro-batch saw one version, however often it was repeated, and has its rows once."""
+        """Every micro-batch saw one version, however often it was repeated, and wrote its rows once."""
         told: dict[int, set[int]] = {}
         for line in (self._work / "told").read_text().splitlines():
             number, version = map(int, line.split())
@@ -231,7 +231,7 @@ def join(master: Master, sales: pa.Table, pages: Any = None) -> pa.Table:
 
 
 def assert_only_named(home: Home) -> None:
-    """In the directories of a master are the files that its versions name, and no others."""
+    """Check that a master's directories contain the files that its versions name, and no others."""
     named = set().union(*(home.read_manifest(version).file_names() for version in home.versions()))
     left = {
         name for directory in (home.data_dir, home.index_dir, home.tmp_dir) for name in os.listdir(directory)
@@ -240,7 +240,7 @@ def assert_only_named(home: Home) -> None:
 
 
 def in_process(work: Path, draw: Draw) -> Counter[str]:
-    """One life of a master, with some kills in it."""
+    """One life of a master, with some kills."""
     life = Life(work, draw)
     for _ in range(_ROUNDS):
         if life.is_over:

@@ -1,4 +1,4 @@
-"""All kinds of cases, and which part of the time each gets."""
+"""All kinds of cases, with the share of the time each gets."""
 
 from hashlib import blake2b
 
@@ -8,9 +8,9 @@ from tests.torture.cases import Kind, simple
 
 
 def _checked() -> dict[str, str]:
-    """Kernels that raise an IndexError where they would leave an array; compiling them takes a while, once.
+    """Kernels that raise an IndexError instead of leaving an array; compiling them takes a while, once.
 
-    Numba does not notice when a kernel changes that another file's kernel calls: other sources, other folder.
+    Numba does not notice changes in a kernel called from another file: other sources, other folder.
     """
     sources = sorted((ROOT / "src" / "adjoin" / "kernels").glob("*.py"))
     digest = blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()

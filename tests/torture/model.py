@@ -1,4 +1,4 @@
-"""A master in plain Python: what it must hold at every revision, and steps from one to the next."""
+"""A master in plain Python: its expected contents at every revision, and the steps between them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _NEW_TYPES = (pa.int32(), pa.float32(), pa.string(), pa.int16())
 
 @dataclass(frozen=True)
 class Step:
-    """Something that is done to the master.
+    """An operation on the master.
 
     Attributes:
         what: "build", "apply", "evolve", "compact" or "vacuum".
@@ -37,7 +37,7 @@ class Step:
 
     @property
     def counts(self) -> bool:
-        """Whether it makes a new revision."""
+        """Whether it creates a new revision."""
         return self.what in {"build", "apply", "evolve"}
 
 
@@ -80,7 +80,7 @@ class Model:
         return pa.schema(list(self.columns.items()))
 
     def table(self) -> pa.Table:
-        """What it holds now."""
+        """Its current contents."""
         return pa.Table.from_pylist([row for rows in self.rows.values() for row in rows], self.schema)
 
     def row(self, number: int) -> Row:
@@ -150,7 +150,7 @@ class Model:
         return pa.Table.from_pylist(changes, self.schema.append(pa.field("_op", pa.string())))
 
     def _sequenced(self, most: int) -> pa.Table:
-        """Every key once; many changes come too late."""
+        """Every key once; many changes are late."""
         changes: list[Row] = []
         span = max(self.rows, default=0) + 20
         numbers = {span, *(self.draw.randrange(span) for _ in range(self.draw.randrange(most)))}
@@ -215,7 +215,7 @@ class Model:
         return Step("vacuum", self.revision, act, options={"keep": keep})
 
     def steps(self, count: int) -> list[Step]:
-        """Steps of all sorts, at random."""
+        """Random steps of all kinds."""
         plan = []
         for _ in range(count):
             match self.draw.choices(["apply", "evolve", "compact", "vacuum"], [5, 2, 2, 2.5])[0]:
@@ -234,11 +234,11 @@ class Model:
         self.tables[self.revision] = self.table()
 
     def held(self, revision: int) -> list[str]:
-        """The rows at a revision, to be compared."""
+        """The rows at a revision, for comparison."""
         return multiset(self.tables[revision])
 
     def joined(self, revision: int, stream: pa.Table) -> list[str]:
-        """What a left join on "id" must give for these rows of a stream with the columns "id" and "sale"."""
+        """The expected left join on "id" for these rows of a stream with the columns "id" and "sale"."""
         return self.joined_with(self.tables[revision], stream)
 
     @staticmethod
@@ -255,7 +255,7 @@ class Model:
         return sorted(map(repr, rows))
 
     def sales(self, count: int, first: int = 0) -> pa.Table:
-        """Rows of a stream: keys that are there, were there, and never were; nulls."""
+        """Rows of a stream: keys that exist, have existed, and never existed; nulls."""
         numbers = [self.draw.randrange(-5, 700) for _ in range(count)]
         ids = [None if number % 17 == 0 else self.key_of(number) for number in numbers]
         return pa.table({"id": pa.array(ids, KEY_TYPES[self.key]), "sale": range(first, first + count)})

@@ -1,4 +1,4 @@
-"""Ten writers, a compaction, a vacuum and some readers at once; what each saw is checked against a model.
+"""Ten writers, a compaction, a vacuum and some readers at once; what each saw is compared with a model.
 
 Every change set has a number of its own. Revisions are an order of all that were committed, so a model that
 applies them in this order knows what every reader must have seen.
@@ -30,7 +30,7 @@ Rows = dict[int, list[tuple[int, str]]]
 
 
 def _changes(draw: Draw, number: int, text: str) -> pa.Table:
-    """Some keys, each once; every row says which change set it is of."""
+    """Some keys, each once; every row names its change set."""
     keys = draw.sample(range(_KEYS), draw.randrange(1, 12))
     operations = draw.choices(["upsert", "insert", "delete"], [5, 3, 3], k=len(keys))
     return pa.table(
@@ -55,7 +55,7 @@ def _listed(rows: Rows) -> list[list[Any]]:
 
 
 class Race:
-    """One master, and processes that tell in files what they did and saw."""
+    """One master, and processes that record in files what they did and saw."""
 
     def __init__(self, work: Path, draw: Draw) -> None:
         self.path, self._work, self._draw = work / "m", work, draw
@@ -132,14 +132,14 @@ class Race:
             time.sleep(draw.uniform(0, 0.1))
 
     def _reader(self, draw: Draw, tell: Callable[[Any], None]) -> None:
-        """Read a version, hold it, read it again, join with it: always the same rows."""
+        """Read a version, keep it open, read it again, join with it: always the same rows."""
         sales = pa.table({"id": pa.array(range(_KEYS), pa.int64()), "sale": range(_KEYS)})
         while self._is_on():
             with Master.open(self.path) as master:
                 rows = self._rows(master)
                 if draw.random() < 0.5:
                     time.sleep(draw.uniform(0, 0.3))
-                    assert self._rows(master) == rows, f"version {master.version} is another one now"
+                    assert self._rows(master) == rows, f"version {master.version} has changed"
                 found = join(master, sales).filter(pc.is_valid(pc.field("number")))
                 joined = sorted(
                     map(
@@ -147,7 +147,7 @@ class Race:
                         zip(*(found[name].to_pylist() for name in ("id", "number", "text")), strict=True),
                     )
                 )
-                assert joined == rows, f"version {master.version} is joined wrongly"
+                assert joined == rows, f"the join with version {master.version} is wrong"
                 tell([master.revision, master.version, rows])
 
     @staticmethod
@@ -161,7 +161,7 @@ class Race:
         commits: dict[int, list[dict[str, Any]]] = {}
         for name, lines in told.items():
             for revision, changes in lines if name.startswith("writer") else []:
-                assert revision not in commits, f"two change sets are revision {revision}"
+                assert revision not in commits, f"two change sets have revision {revision}"
                 commits[revision] = changes
         seen: dict[int, list[Any]] = {}
         for name, lines in told.items():
@@ -176,7 +176,7 @@ class Race:
             if revision > 1:
                 _applied(rows, commits[revision])
             if revision in seen:
-                assert seen[revision] == _listed(rows), f"revision {revision} was seen with other rows"
+                assert seen[revision] == _listed(rows), f"a reader saw other rows in revision {revision}"
         with Master.open(self.path) as master:
             assert master.revision == len(commits) + 1
             assert self._rows(master) == _listed(rows), "the last version has other rows"

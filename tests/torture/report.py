@@ -1,4 +1,4 @@
-"""Counts of campaigns, on the terminal, in docs/reliability.csv and in docs/reliability.md."""
+"""Reports the counts of campaigns on the terminal, in docs/reliability.csv and in docs/reliability.md."""
 
 import csv
 import os
@@ -41,7 +41,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def write(outcomes: Sequence[Outcome], seed: int, minutes: float) -> None:
-    """Add a run to the file, and write the document's table anew from all runs there."""
+    """Add a run to the file, and regenerate the document's table from all its runs."""
     is_new = not CSV.exists()
     run = (f"{datetime.now(UTC):%Y-%m-%d}", _commit(), str(seed), f"{minutes:g}", _machine())
     with CSV.open("a", newline="") as file:
@@ -49,7 +49,9 @@ def write(outcomes: Sequence[Outcome], seed: int, minutes: float) -> None:
         if is_new:
             writer.writerow(COLUMNS)
         for outcome in outcomes:
-            counts = outcome.counts or {"cases that ended": 0}  # a kind that always failed is seen as well
+            counts = outcome.counts or {
+                "cases that ended": 0
+            }  # show a kind whose cases all failed
             for what, count in sorted(counts.items()):
                 writer.writerow([*run, outcome.kind, outcome.cases, len(outcome.violations), what, count])
     if DOCUMENT.exists():
@@ -58,7 +60,7 @@ def write(outcomes: Sequence[Outcome], seed: int, minutes: float) -> None:
 
 
 def _counts(path: Path) -> str:
-    """What all runs have done, by kind."""
+    """The counts of all runs, by kind."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -1,4 +1,4 @@
-"""A driver that joins a stream with a master and changes the master meanwhile, until both are through.
+"""A driver that joins a stream with a master while it changes the master, until both are done.
 
 Arguments: the directory of the case, the URL of Spark, and the kind, seed and number of the case.
 """
@@ -23,12 +23,12 @@ BATCHES = 16
 STEPS = 16
 ROWS = 120
 COLUMNS = ("text", "n", "x")
-"""Of the master, in the result; they stay while others come."""
+"""Columns of the master in the result, which are kept while others are added."""
 _PAUSE_SECONDS = 0.3
 
 
 class Plan:
-    """What is to be done in one case; whoever has the seed can make it."""
+    """The steps of one case, which follow from the seed."""
 
     def __init__(self, draw: Draw) -> None:
         self.model = Model.drawn(draw, key="int64")
@@ -47,7 +47,7 @@ class Plan:
 
 
 class Driver:
-    """One life of the driver; it goes on where the last one was killed."""
+    """One life of the driver; it resumes where the last one was killed."""
 
     def __init__(self, spark: SparkSession, work: Path, plan: Plan) -> None:
         self._spark, self._work, self._plan = spark, work, plan
@@ -95,7 +95,7 @@ class Driver:
         df.write.mode("overwrite").parquet(str(self._work / "out" / f"{batch_id:05d}"))
 
     def _write(self) -> None:
-        """The steps that are missing, one after the other."""
+        """Run the remaining steps in order."""
         try:
             with Master.open(self._work / "m") as master:
                 revision = master.revision
@@ -105,7 +105,7 @@ class Driver:
                     self._do(step)
                     time.sleep(_PAUSE_SECONDS)
             (self._work / "doing").write_text("nothing")
-        except Exception:  # noqa: BLE001 (told by the main thread)
+        except Exception:  # noqa: BLE001 (reported by the main thread)
             self._failure = traceback.format_exc()
 
     def _do(self, step: Step) -> None:

@@ -1,7 +1,7 @@
-"""Drivers, executors, Python workers and sweepers of Spark are killed at random moments, again and again.
+"""Kills drivers, executors, Python workers and sweepers of Spark repeatedly at random moments.
 
-All the while the driver changes the master: it builds, applies, evolves, compacts and vacuums on Spark. In
-the end every micro-batch has the rows of the version that was recorded for it, once.
+Meanwhile the driver changes the master: it builds, applies, evolves, compacts and vacuums on Spark. In the
+end, every micro-batch must have the rows of the version recorded for it, exactly once.
 """
 
 import json
@@ -33,7 +33,7 @@ from tests.unit.master.tables import multiset, rows_of
 LOCAL = "local[2,20]"
 _WEIGHTS = {"driver": 0.5, "executor": 3, "worker": 5, "sweeper": 3}
 _SPARED = 0.995
-"""How often, twice a second, a driver without workers lives on."""
+"""The probability, twice per second, that a driver without workers survives."""
 _MOST_KILLS = 25
 _KILLS_BEFORE_ROWS = 6
 _DRIVERS = "drivers killed in or after {}"
@@ -43,7 +43,7 @@ _HUNG_SECONDS = 90.0
 
 
 class Watch(threading.Thread):
-    """Takes down which version each micro-batch sees, and which revision each version is."""
+    """Records which version each micro-batch sees, and the revision of each version."""
 
     def __init__(self, work: Path) -> None:
         super().__init__(daemon=True)
@@ -72,7 +72,7 @@ def _version_in(body: str) -> int:
 
 
 class Life:
-    """One stream and one master, in the hands of many drivers."""
+    """One stream and one master, processed by many drivers in turn."""
 
     def __init__(self, work: Path, url: str, kind: str, draw: Draw, cluster: Cluster | None) -> None:
         self._work, self._url, self._draw, self._cluster = work, url, draw, cluster
@@ -91,7 +91,7 @@ class Life:
                 if self._live():
                     break
             else:
-                raise AssertionError(f"it comes to no end: {self.counts}")
+                raise AssertionError(f"it does not come to an end: {self.counts}")
         finally:
             self._watch.is_over.set()
             self._watch.join()
@@ -102,7 +102,7 @@ class Life:
         return self.counts
 
     def _live(self) -> bool:
-        """One driver; whether it came to its end."""
+        """Run one driver; returns whether it finished."""
         driver = Program(
             "tests.torture.spark_driver", self._work, self._url, *self._name, work=self._work / "logs"
         )
@@ -123,16 +123,16 @@ class Life:
         return False
 
     def _kill_about(self, driver: Program) -> None:
-        """Kill this and that, until the driver is dead or through."""
+        """Kill processes until the driver is dead or done."""
         while driver.process.poll() is None and self.counts["kills"] < _MOST_KILLS:
             found = {what: pids for what, find in self._victims(driver).items() if (pids := find())}
             if self.counts[_BUILD] > 1 and self._doing() == "build":
-                del found["driver"]  # there is more to be killed than builds
+                del found["driver"]  # not only builds should be killed
             if self.counts["kills"] >= _KILLS_BEFORE_ROWS and not self._commits():
-                self._sleep(driver, 0.5)  # the stream, too, shall come to its kills
+                self._sleep(driver, 0.5)  # give the stream time, so that it is killed too
                 continue
             if not found or (len(found) == 1 and self._draw.random() < _SPARED):
-                self._sleep(driver, 0.5)  # it has only begun
+                self._sleep(driver, 0.5)  # it has just begun
                 continue
             what = self._draw.choices(sorted(found), [_WEIGHTS[what] for what in sorted(found)])[0]
             with suppress(ProcessLookupError):
@@ -145,7 +145,7 @@ class Life:
             self._sleep(driver, self._draw.uniform(0.1, 2.5))
 
     def _commits(self) -> int:
-        """How many micro-batches are through."""
+        """How many micro-batches are done."""
         return len(list((self._work / "checkpoint" / "commits").glob("[0-9]*")))
 
     def _wait_for_commit(self, driver: Program) -> None:
@@ -159,12 +159,12 @@ class Life:
             self.counts[_DRIVERS.format(self._doing())] += 1
 
     def _doing(self) -> str:
-        """What the driver does to the master, or did last."""
+        """The driver's current or last operation on the master."""
         doing = self._work / "doing"
         return (doing.read_text() if doing.exists() else "") or "nothing"
 
     def _sleep(self, driver: Program, seconds: float) -> None:
-        """Wait so long, or for the driver's end; one that gets no further is a violation."""
+        """Wait this long or for the driver's end; a driver without progress is a violation."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and driver.process.poll() is None:
             time.sleep(0.02)
@@ -200,7 +200,7 @@ class Life:
         }
 
     def _check_master(self) -> None:
-        """Nobody writes: all versions are whole, and hold what the model says."""
+        """With no writer left, all versions are intact and equal the model."""
         try:
             newest = Master.open(self._work / "m")
         except MasterNotFoundError:
@@ -226,11 +226,11 @@ class Life:
             revision = self._watch.revisions.get(version or 0)
             likely = [revision] if revision else range(seen_before, self._plan.model.revision + 1)
             explained = [at for at in likely if at and found == self._joined(at, sales)]
-            assert explained, f"batch {number} has not the rows of version {version}, revision {revision}"
+            assert explained, f"batch {number} lacks the rows of version {version}, revision {revision}"
             self.counts["micro-batches by their record" if revision else "micro-batches by their rows"] += 1
             seen_before = explained[0]
             rows += len(found)
-        assert len(written) == rows, "there are rows of no micro-batch"
+        assert len(written) == rows, "some rows belong to no micro-batch"
 
     def _joined(self, revision: int, sales: pa.Table) -> list[str]:
         table = self._plan.model.tables[revision].select(["id", *COLUMNS])
@@ -248,7 +248,7 @@ class Life:
         return pa.concat_tables([pq.read_table(out / name, partitioning=None) for name in sorted(names)])
 
     def _check_files(self) -> None:
-        """Nobody reads any more: one version is left, with its files and no others."""
+        """With no reader left, one version remains, with its files and no others."""
         remove(self._work / "m" / "queries")
         with Master.open(self._work / "m") as master:
             assert master.revision == self._plan.model.revision
@@ -258,7 +258,7 @@ class Life:
 
 
 def _description(driver: Program, state: tuple[object, ...]) -> str:
-    """What a driver that gets no further is doing: its processes, and the stacks of its Java."""
+    """The state of a driver without progress: its processes, and its Java stacks."""
     pids = [driver.process.pid, *descendants(driver.process.pid)]
     lines = [f"nothing happens any more: {state}"]
     for pid in pids:

@@ -1,4 +1,4 @@
-"""A process that runs cases of one kind and says so; when it crashes, whoever started it knows in which case.
+"""A process that runs cases of one kind and reports each, so that its parent knows in which one it crashed.
 
 Arguments: kind, seed, first case, number of cases (0: as many as time allows), seconds, and a directory.
 Every line of the output is JSON: `{"begin": 7}`, then `{"end": 7, "counts": {...}, "violation": null}`.
@@ -26,7 +26,7 @@ def main(name: str, seed: int, first: int, cases: int, seconds: float, work: Pat
 
 
 def run_until_broken(name: str, seed: int, number: int, stop: int, end: float, work: Path) -> int:
-    """Run cases on one preparation, which does not outlive a violation; the next case."""
+    """Run cases with one preparation, which ends with a violation; returns the next case."""
     remove(work)
     work.mkdir(parents=True)
     with KINDS[name].opened(work) as case:
@@ -35,7 +35,7 @@ def run_until_broken(name: str, seed: int, number: int, stop: int, end: float, w
             violation, counts = None, {}
             try:
                 counts = dict(case(Draw(name, seed, number)))
-            except Exception:  # noqa: BLE001 (whatever it is, it is the finding)
+            except Exception:  # noqa: BLE001 (whatever it is, it is a finding)
                 violation = traceback.format_exc()
             say(end=number, counts=counts, violation=violation)
             number += 1
@@ -48,12 +48,12 @@ _OUTPUT = os.dup(1)
 
 
 def say(**what: Any) -> None:
-    """Straight to the output: a child that inherits a buffer must not say it again."""
+    """Write unbuffered: a child that inherits a buffer must not repeat it."""
     os.write(_OUTPUT, (json.dumps(what) + "\n").encode())
 
 
 if __name__ == "__main__":
-    # What libraries print must not come between the lines.
+    # Output of libraries must not mix with the lines.
     os.dup2(2, 1)
     kind_, seed_, first_, cases_, seconds_, work_ = sys.argv[1:]
     main(kind_, int(seed_), int(first_), int(cases_), float(seconds_), Path(work_))

@@ -84,7 +84,7 @@ def test_a_changed_payload_and_another_plan_are_found(database: Database) -> Non
         database.join(keys)
 
 
-def test_nothing_answers_after_the_end(database: Database) -> None:
+def test_no_query_is_answered_after_the_server_has_stopped(database: Database) -> None:
     assert database._answers()
     database.stop()
     assert not database._answers()
@@ -117,7 +117,7 @@ def script(root: Path, text: str) -> Programs:
     return Programs(root)
 
 
-def test_a_server_that_ends_at_once_is_an_error_with_its_last_words(folder: Path) -> None:
+def test_a_server_that_exits_at_once_is_an_error_with_its_last_output(folder: Path) -> None:
     server = Server(script(folder / "programs", "echo no room; exit 3"), folder / "server")
     with pytest.raises(DatabaseError, match="no room"):
         server.prepare("server")
@@ -136,7 +136,7 @@ def test_a_server_is_ended_by_its_process_id(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
-def test_servers_of_root_run_as_nobody_and_closed_programs_are_copied(folder: Path, tmp_path: Path) -> None:
+def test_servers_of_root_run_as_nobody_with_copied_programs(folder: Path, tmp_path: Path) -> None:
     closed = script(tmp_path / "system" / "usr", "id -un")
     server = Server(Programs(closed.root, tmp_path / "system"), folder / "server")
     server.prepare("server")
@@ -147,7 +147,9 @@ def test_servers_of_root_run_as_nobody_and_closed_programs_are_copied(folder: Pa
         Server(closed, folder / "other")
 
 
-def test_a_system_that_is_nowhere_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_system_that_is_not_installed_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(programs, "INSTALLED", tmp_path)
     monkeypatch.setattr(programs, "_SYSTEM_FOLDERS", ())
     monkeypatch.setattr(programs, "_DEBIAN_POSTGRESQL", tmp_path)
@@ -164,7 +166,7 @@ def test_a_system_that_is_nowhere_is_unavailable(monkeypatch: pytest.MonkeyPatch
         (subprocess.CalledProcessError(100, ["apt-get"], stderr="one\ntwo"), "apt-get ended with 100: two"),
     ],
 )
-def test_what_cannot_be_installed_is_skipped_with_a_word(
+def test_a_failed_installation_is_skipped_with_a_reason(
     error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(install, "INSTALLED", tmp_path)

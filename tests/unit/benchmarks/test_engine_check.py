@@ -37,13 +37,13 @@ def test_a_sliced_answer_is_read_at_its_offset() -> None:
 
 
 @pytest.mark.parametrize("text_type", [pa.large_string(), pa.string_view()])
-def test_text_may_come_in_any_layout(text_type: pa.DataType) -> None:
+def test_strings_may_have_any_layout(text_type: pa.DataType) -> None:
     table = pa.Table.from_batches([workload.rows_of(KEYS)])
     check.settle(expected(), collect(table.set_column(3, "text", table["text"].cast(text_type))))
 
 
 @pytest.mark.parametrize("keys", [KEYS[:-1], np.append(KEYS, 8), np.array([8, 0, 2, 2, 40])])
-def test_a_missing_a_doubled_and_a_swapped_row_are_found(keys: np.ndarray) -> None:
+def test_missing_duplicated_and_swapped_rows_are_found(keys: np.ndarray) -> None:
     with pytest.raises(check.RowsDifferError):
         check.settle(expected(), collect(workload.rows_of(keys.astype(np.int64))))
 

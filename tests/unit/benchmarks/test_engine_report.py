@@ -76,6 +76,6 @@ def test_a_goal_measured_again_replaces_its_rows_and_no_others(tmp_path: Path) -
     assert speeds == {"small": 3.0, "large": 2.0}
 
 
-def test_a_cap_that_was_not_enforced_is_said(tmp_path: Path) -> None:
+def test_a_cap_that_was_not_enforced_is_reported(tmp_path: Path) -> None:
     lines = page(tmp_path, [row("small", "lmdb", 1.0, cap="not enforced: no memory controller is mounted")])
     assert any("The cap was not enforced" in line for line in lines)

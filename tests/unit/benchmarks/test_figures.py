@@ -76,13 +76,13 @@ def rate_of(enough: int, seconds: float, room: int) -> tuple[float, float]:
     return served, highest_rate(is_kept, served)
 
 
-def test_with_room_enough_the_service_rate_is_sustainable():
+def test_with_enough_room_the_service_rate_is_sustainable():
     served, sustained = rate_of(enough=1000, seconds=2.0, room=3000)
     assert served == pytest.approx(500)
     assert sustained == pytest.approx(500, rel=0.03)
 
 
-def test_where_rows_find_no_room_while_he_works_the_room_decides():
+def test_if_rows_find_no_room_while_the_operator_works_room_limits_the_rate():
     served, sustained = rate_of(enough=1000, seconds=2.0, room=400)
     assert served == pytest.approx(500)
     assert sustained == pytest.approx(200, rel=0.06)
@@ -101,7 +101,7 @@ def test_bisection_finds_the_limit_within_its_tolerance(limit):
     assert 0.97 * limit <= found <= limit
 
 
-def test_no_rate_is_kept_by_who_keeps_none():
+def test_the_rate_is_zero_if_none_is_kept():
     assert highest_rate(lambda _: False, most=1000.0) == 0
 
 
@@ -120,7 +120,7 @@ def small() -> Figure[Setting]:
     )
 
 
-def test_a_point_that_stands_in_two_figures_is_measured_once(tmp_path, monkeypatch):
+def test_a_point_shared_by_two_figures_is_measured_once(tmp_path, monkeypatch):
     measured = []
 
     def double(setting: float, _: World) -> Measurement:
@@ -163,7 +163,7 @@ def test_the_same_figure_gives_the_same_numbers_again(tmp_path, monkeypatch):
     assert meshjoin[0]["value"] == meshjoin[1]["value"]
 
 
-def test_a_claim_that_does_not_hold_is_said_to_and_needs_a_reason():
+def test_a_claim_that_does_not_hold_is_reported_with_a_reason():
     flat = Curves((0.0, 1.0), dict.fromkeys(figures()["ssij-03"].contenders, (5.0, 5.0)))
     verdict = figures()["ssij-03"].verdict(flat)
     assert not verdict.holds
@@ -172,7 +172,7 @@ def test_a_claim_that_does_not_hold_is_said_to_and_needs_a_reason():
         Verdict(holds=False, number="3 x")
 
 
-def test_results_are_stored_drawn_and_described_apart(tmp_path):
+def test_results_are_stored_drawn_and_described_separately(tmp_path):
     draw = pytest.importorskip("benchmarks.figures.draw")
     figure = small()
     origin = {"run": "now", "commit": "abc", "machine": "two cores", "seed": 1, "scale": 1, "figure": "small"}
@@ -195,7 +195,7 @@ def test_results_are_stored_drawn_and_described_apart(tmp_path):
     assert "| MeshJoin | 1,000 | 1,000 |" in text
 
 
-def test_figures_are_chosen_by_the_beginning_of_their_names():
+def test_figures_are_chosen_by_prefix():
     assert [figure.name for figure in chosen(["ssij-03", "ssij-04"])] == ["ssij-03", "ssij-04"]
     assert len(chosen([])) == len(figures())
     with pytest.raises(SystemExit, match="no figure ssij-99"):
@@ -203,7 +203,7 @@ def test_figures_are_chosen_by_the_beginning_of_their_names():
 
 
 @pytest.mark.parametrize("name", figures())
-def test_every_figure_declares_what_it_must(name):
+def test_every_figure_is_complete(name):
     figure = figures()[name]
     assert name.startswith(figure.paper.name + "-")
     for text in (figure.title, figure.claim, figure.paper.citation, figure.paper.setting, figure.unit):

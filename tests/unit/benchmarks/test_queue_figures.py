@@ -20,14 +20,14 @@ def world(tmp_path):
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
-def test_shares_are_those_of_the_keys_that_are_drawn(exponent):
+def test_shares_match_the_keys_drawn(exponent):
     drawn = Zipf(1000, exponent, form="continuous", seed=1).draw(200_000)
     edges = [1, 10, 500]
     measured = [np.mean(drawn < edge) for edge in edges]
     assert continuous_share(edges, 1000, exponent) == pytest.approx(measured, abs=0.01)
 
 
-def test_as_many_rows_wait_as_the_papers_memory_holds(world):
+def test_pending_rows_are_limited_to_what_the_papers_memory_holds(world):
     scaled = QueueSetting("hybridjoin", disk_pages=2000).at(world)
     assert scaled.page_counts == (2, 0)
     assert scaled.waiting_rows == pytest.approx((50_000 - 2 * 8192) / 32, abs=1)

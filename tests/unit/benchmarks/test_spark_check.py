@@ -51,7 +51,7 @@ def test_a_value_in_the_wrong_row_is_found_in_every_column(tmp_path, column):
         check.settle("it", check.of_join(sales, master), written(tmp_path / "answer", wrong))
 
 
-def test_a_row_doubled_and_another_lost_is_found(tmp_path):
+def test_one_duplicated_and_one_missing_row_are_found(tmp_path):
     sales, master = data(tmp_path)
     answer = joined(sales)
     wrong = answer.take(pa.array([0, 0, *range(2, answer.num_rows)]))
@@ -76,7 +76,7 @@ def test_an_identity_is_as_wide_as_a_join(tmp_path):
     assert answer.nbytes == pytest.approx(joined(sales).nbytes, rel=0.05)
 
 
-def test_a_plan_that_lacks_or_has_a_word_is_refused():
+def test_a_plan_with_a_missing_or_a_forbidden_word_is_rejected():
     merge = contender_class("spark sort-merge")
     check.check_plan(merge, "SortMergeJoin [key], [key], Inner")
     with pytest.raises(check.CheckError, match="SortMergeJoin"):
@@ -85,7 +85,7 @@ def test_a_plan_that_lacks_or_has_a_word_is_refused():
         check.check_plan(merge, "BroadcastHashJoin SortMergeJoin")
 
 
-def test_a_batch_with_a_row_too_few_is_refused():
+def test_a_batch_with_a_missing_row_is_rejected():
     check.check_rows("it", 10, [10, 10])
     with pytest.raises(check.CheckError, match="batch 1 returned 9"):
         check.check_rows("it", 10, [10, 9])

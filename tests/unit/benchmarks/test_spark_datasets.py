@@ -23,7 +23,7 @@ def test_the_master_is_the_one_of_the_workload_in_key_order(tmp_path, monkeypatc
     assert rows.equals(pa.Table.from_batches(workload.master_batches(950)))
 
 
-def test_a_micro_batch_is_two_files_in_the_order_of_their_times(tmp_path):
+def test_a_micro_batch_is_two_files_ordered_by_time(tmp_path):
     tables = [pq.read_table(file) for file in files(sales_of(tmp_path, Sales(500, 100, 3, "random", 1)))]
     assert [table.num_rows for table in tables] == [50] * 6
     sales = pa.concat_tables(tables)
@@ -40,7 +40,7 @@ def test_the_checked_rows_are_the_beginning_of_the_stream(tmp_path):
     assert beginning.equals(whole.slice(0, beginning.num_rows))
 
 
-def test_hot_keys_are_neighbours_without_a_permutation(tmp_path):
+def test_hot_keys_are_neighbors_without_a_permutation(tmp_path):
     def share_of_first_keys(placement):
         keys = pq.read_table(sales_of(tmp_path, Sales(10_000, 2_000, 2, placement, 1)))["key"].to_numpy()
         return (keys < 20).mean()
@@ -49,7 +49,7 @@ def test_hot_keys_are_neighbours_without_a_permutation(tmp_path):
     assert share_of_first_keys("random") < 0.25
 
 
-def test_a_full_disk_is_said_before_anything_is_written(tmp_path):
+def test_a_full_disk_is_reported_before_anything_is_written(tmp_path):
     with pytest.raises(SystemExit, match="--skip growth"):
         master_of(tmp_path, "adjoin", 10**13)
     assert list(tmp_path.iterdir()) == []

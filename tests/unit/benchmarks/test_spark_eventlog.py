@@ -36,7 +36,7 @@ def test_the_slowest_task_is_compared_within_each_routed_micro_batch(tmp_path):
     assert (found.slowest_to_median, found.rows_to_median) == (1.7, 1.0)
 
 
-def test_a_stream_that_was_not_routed_is_refused(tmp_path):
+def test_a_stream_that_was_not_routed_is_rejected(tmp_path):
     (tmp_path / "log").write_text("\n".join(EVENTS))
     with pytest.raises(AssertionError, match="no micro-batch was routed to 8 partitions"):
         evenness(tmp_path, partitions=8, window=Window(10, 50), skipped_batches=1)

@@ -32,7 +32,7 @@ def test_all_contenders_find_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", chains.KINDS)
-def test_all_contenders_find_the_same_in_a_chain(kind: str, tmp_path: Path) -> None:
+def test_all_contenders_find_the_same_rows_in_a_chain(kind: str, tmp_path: Path) -> None:
     paths = Chain(kind, 8_000, 1, tmp_path).paths()
     found = {_found(run, paths) for run in CHAIN_CONTENDERS.values()}
     assert len(found) == 1

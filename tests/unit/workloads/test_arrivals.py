@@ -18,7 +18,7 @@ def counts_per(seconds: float, times: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("make", PROCESSES)
-def test_times_never_fall_and_follow_the_rate(make: Make) -> None:
+def test_times_never_decrease_and_follow_the_rate(make: Make) -> None:
     times = make(6250.0).times(1_000_000)
     assert times[0] >= 0
     assert np.diff(times).min() >= 0
@@ -26,7 +26,7 @@ def test_times_never_fall_and_follow_the_rate(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", PROCESSES)
-def test_times_do_not_depend_on_how_they_are_asked_for(make: Make) -> None:
+def test_times_do_not_depend_on_the_batch_sizes(make: Make) -> None:
     whole, parts = make(100.0), make(100.0)
     asked = (0, 1, 9, 0, 2990, 1, 7000)
     np.testing.assert_array_equal(
@@ -94,12 +94,12 @@ def test_rows_of_a_step_are_spread_over_it() -> None:
 
 @pytest.mark.parametrize("make", PROCESSES)
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
-def test_rates_that_make_no_sense_are_named(make: Make, rate: float) -> None:
+def test_invalid_rates_are_named(make: Make, rate: float) -> None:
     with pytest.raises(OptionError, match=f"rows_per_second={rate}"):
         make(rate)
 
 
 @pytest.mark.parametrize("sources", [0, 17])
-def test_sources_that_make_no_sense_are_named(sources: int) -> None:
+def test_invalid_sources_are_named(sources: int) -> None:
     with pytest.raises(OptionError, match=f"sources={sources}"):
         SelfSimilarBursts(1.0, sources)

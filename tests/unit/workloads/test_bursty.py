@@ -32,13 +32,13 @@ def test_every_step_keeps_the_invariants() -> None:
         arrivals.check_invariants()
 
 
-def test_strong_sources_change_seldom() -> None:
+def test_strong_sources_rarely_change() -> None:
     rows = BurstyArrivals(sources=10, seed=6).rows(1 << 15)
     changes = [np.count_nonzero(np.diff(rows & (1 << i))) for i in (4, 7, 10)]
     assert changes == sorted(changes, reverse=True)
 
 
-def test_a_seed_fixes_the_arrivals_however_they_are_asked_for() -> None:
+def test_a_seed_determines_the_arrivals_whatever_the_batch_sizes() -> None:
     whole, parts, other = (BurstyArrivals(seed=seed) for seed in (7, 7, 8))
     rows = whole.rows(1000)
     np.testing.assert_array_equal(rows, np.concatenate([parts.rows(steps) for steps in (0, 1, 9, 990)]))
@@ -46,6 +46,6 @@ def test_a_seed_fixes_the_arrivals_however_they_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("sources", [0, 41])
-def test_options_that_make_no_sense_are_named(sources: int) -> None:
+def test_invalid_options_are_named(sources: int) -> None:
     with pytest.raises(OptionError, match=f"sources={sources}"):
         BurstyArrivals(sources)

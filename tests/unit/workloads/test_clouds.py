@@ -32,7 +32,7 @@ def test_few_longitudes_have_most_reports(seed: int, month: Month) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_stations_lie_close_together(seed: int) -> None:
+def test_stations_are_close_together(seed: int) -> None:
     weights = CloudReports(seed=seed).weights("april")[:36_000]
     scattered = np.random.default_rng(seed).permutation(weights)
     lumps, even = (shares.reshape(360, 100).sum(axis=1).std() for shares in (weights, scattered))
@@ -40,7 +40,7 @@ def test_stations_lie_close_together(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_months_differ_a_little(seed: int) -> None:
+def test_months_differ_slightly(seed: int) -> None:
     reports = CloudReports(seed=seed)
     april, august, december = (reports.weights(month) for month in MONTHS)
     master = (april + august) / 2
@@ -72,7 +72,7 @@ def test_rows_have_128_bytes_and_are_numbered() -> None:
 
 
 @pytest.mark.parametrize("side", ["master", "stream"])
-def test_a_seed_fixes_the_reports_however_they_are_read(side: str) -> None:
+def test_a_seed_determines_the_reports_whatever_the_batch_sizes(side: str) -> None:
     def read(seed: int, batch_rows: int) -> pa.Table:
         return getattr(CloudReports(seed=seed), side)(rows=999, batch_rows=batch_rows).read_all()
 
@@ -82,7 +82,7 @@ def test_a_seed_fixes_the_reports_however_they_are_read(side: str) -> None:
     assert not read(4, 999).equals(whole)
 
 
-def test_options_that_make_no_sense_are_named() -> None:
+def test_invalid_options_are_named() -> None:
     with pytest.raises(OptionError, match="month='may'"):
         CloudReports().weights("may")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="batch_rows=0"):

@@ -11,7 +11,7 @@ from workloads.zipf import Form, Placement
 ROWS = 50_000
 
 
-def test_every_interval_has_the_law_of_zipf_on_its_own_slice() -> None:
+def test_every_interval_follows_zipfs_law_on_its_own_slice() -> None:
     keys = ShiftingZipf(2000, intervals=4, interval_rows=ROWS, seed=1).draw(4 * ROWS)
     for interval, period in enumerate(keys.reshape(4, ROWS)):
         counts = np.bincount(period, minlength=2000)
@@ -20,7 +20,7 @@ def test_every_interval_has_the_law_of_zipf_on_its_own_slice() -> None:
         assert chi_square_excess(counts[first : first + 500], discrete_shares(500, 1.0)) < 5
 
 
-def test_slices_cover_the_keys_once_when_they_cannot_be_of_equal_size() -> None:
+def test_slices_of_unequal_size_cover_the_keys_once() -> None:
     zipf = ShiftingZipf(11, intervals=4, interval_rows=1)
     slices = [zipf.slice_of(interval) for interval in range(4)]
     assert [key for first, past in slices for key in range(first, past)] == list(range(11))
@@ -32,7 +32,7 @@ def test_intervals_do_not_repeat_each_other() -> None:
     assert (keys[:ROWS] == keys[ROWS:] - 1000).mean() < 0.1
 
 
-def test_after_the_last_slice_the_first_comes_again_with_the_same_hot_keys() -> None:
+def test_the_first_slice_follows_the_last_with_the_same_hot_keys() -> None:
     zipf = ShiftingZipf(3000, intervals=3, interval_rows=ROWS, placement="random", seed=2)
     hottest = [int(np.bincount(zipf.draw(ROWS)).argmax()) for _ in range(6)]
     assert hottest[:3] == hottest[3:]
@@ -54,7 +54,7 @@ def test_the_interval_tells_where_the_next_row_comes_from() -> None:
 
 @pytest.mark.parametrize("placement", ["noperm", "random"])
 @pytest.mark.parametrize("form", ["discrete", "continuous"])
-def test_a_seed_fixes_the_keys_however_they_are_drawn(form: Form, placement: Placement) -> None:
+def test_a_seed_determines_the_keys_whatever_the_batch_sizes(form: Form, placement: Placement) -> None:
     def make(seed: int) -> ShiftingZipf:
         return ShiftingZipf(1000, 7, 60, 1.1, form=form, placement=placement, seed=seed)
 
@@ -74,13 +74,13 @@ def test_a_seed_fixes_the_keys_however_they_are_drawn(form: Form, placement: Pla
         {"placement": "sorted"},
     ],
 )
-def test_options_that_make_no_sense_are_named(options: dict[str, Any]) -> None:
+def test_invalid_options_are_named(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(OptionError, match=f"{name}="):
         ShiftingZipf(**{"n": 10, "intervals": 2, "interval_rows": 5, **options})
 
 
 @pytest.mark.parametrize("interval", [-1, 2])
-def test_slices_that_are_not_there_are_refused(interval: int) -> None:
+def test_slices_out_of_range_are_rejected(interval: int) -> None:
     with pytest.raises(OptionError, match=f"interval={interval}"):
         ShiftingZipf(10, intervals=2, interval_rows=5).slice_of(interval)

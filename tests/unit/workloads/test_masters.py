@@ -16,7 +16,7 @@ def counts_of(master: MasterRows) -> np.ndarray:
 
 
 @pytest.mark.parametrize("per_key", [1, 2, 7, 400])
-def test_every_key_has_equally_many_rows(per_key: int) -> None:
+def test_every_key_has_the_same_number_of_rows(per_key: int) -> None:
     master = MasterRows(2800 * per_key, per_key=per_key)
     assert master.keys == 2800
     assert counts_of(master).tolist() == [per_key] * 2800
@@ -34,20 +34,20 @@ def test_drawn_keys_are_uniform(per_key: int) -> None:
     assert chi_square_excess(segments, np.full(100, 0.01)) > -5
 
 
-def test_neighbours_among_drawn_keys_do_not_depend_on_each_other() -> None:
+def test_neighboring_drawn_keys_are_independent() -> None:
     counts = counts_of(MasterRows(320_000, per_key=16, spread="random", seed=2))
     assert abs(np.corrcoef(counts[1:], counts[:-1])[0, 1]) < 0.03
 
 
 @pytest.mark.parametrize("spread", ["equal", "random"])
-def test_rows_come_in_the_order_of_their_keys(spread: Spread) -> None:
+def test_rows_are_in_key_order(spread: Spread) -> None:
     table = MasterRows(50_000, per_key=5, spread=spread).table()
     assert np.diff(table["key"].to_numpy()).min() == 0
     assert table["row"].to_pylist() == list(range(50_000))
 
 
 @pytest.mark.parametrize("spread", ["equal", "random"])
-def test_a_seed_fixes_the_rows_however_they_are_read(spread: Spread) -> None:
+def test_a_seed_determines_the_rows_whatever_the_batch_sizes(spread: Spread) -> None:
     def make(seed: int) -> MasterRows:
         return MasterRows(1000, per_key=4, spread=spread, row_bytes=61, seed=seed)
 
@@ -85,7 +85,7 @@ def test_a_master_is_built_from_the_reader_and_joined(tmp_path: Path) -> None:
         {"row_bytes": 16},
     ],
 )
-def test_options_that_make_no_sense_are_named(options: dict[str, Any]) -> None:
+def test_invalid_options_are_named(options: dict[str, Any]) -> None:
     name = next(iter(options))
     with pytest.raises(OptionError, match=f"{name}="):
         MasterRows(**{"rows": 10, **options})

@@ -7,7 +7,7 @@ from workloads import Records, Zipf
 
 
 @pytest.mark.parametrize("row_bytes", [17, 20, 24, 120, 128, 200])
-def test_rows_have_exactly_the_bytes_asked_for(row_bytes: int) -> None:
+def test_rows_have_exactly_the_requested_size(row_bytes: int) -> None:
     batch = Records(row_bytes).batch(np.arange(1000))
     batch.validate(full=True)
     assert batch.nbytes == 1000 * row_bytes
@@ -22,7 +22,7 @@ def test_payloads_are_random_bytes_and_no_two_are_equal() -> None:
 
 
 @pytest.mark.parametrize("row_bytes", [21, 128])
-def test_a_seed_fixes_the_rows_however_they_are_read(row_bytes: int) -> None:
+def test_a_seed_determines_the_rows_whatever_the_batch_sizes(row_bytes: int) -> None:
     def read(seed: int, batch_rows: int) -> pa.Table:
         return Records(row_bytes, seed=seed).reader(Zipf(50).draw, 1000, batch_rows).read_all()
 
@@ -33,16 +33,16 @@ def test_a_seed_fixes_the_rows_however_they_are_read(row_bytes: int) -> None:
     assert not read(4, 1000)["payload"].equals(whole["payload"])
 
 
-def test_batches_have_the_rows_asked_for() -> None:
+def test_batches_have_the_requested_rows() -> None:
     batches = list(Records(20).reader(Zipf(50).draw, 10, batch_rows=4))
     assert [batch.num_rows for batch in batches] == [4, 4, 2]
 
 
-def test_the_key_has_the_name_it_is_given() -> None:
+def test_the_key_column_has_the_given_name() -> None:
     assert Records(20, key="product").schema.names == ["product", "row", "payload"]
 
 
-def test_options_that_make_no_sense_are_named() -> None:
+def test_invalid_options_are_named() -> None:
     with pytest.raises(OptionError, match="row_bytes=16"):
         Records(16)
     with pytest.raises(OptionError, match="batch_rows=0"):

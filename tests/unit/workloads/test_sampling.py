@@ -24,11 +24,11 @@ def alias_shares(weights: np.ndarray) -> np.ndarray:
         np.random.default_rng(1).lognormal(0, 3, 36_001),
     ],
 )
-def test_an_alias_table_stands_for_its_weights(weights: np.ndarray) -> None:
+def test_an_alias_table_represents_its_weights(weights: np.ndarray) -> None:
     np.testing.assert_allclose(alias_shares(weights), weights / weights.sum(), rtol=1e-6, atol=1e-12)
 
 
-def test_draws_from_an_alias_table_have_its_shares() -> None:
+def test_draws_from_an_alias_table_follow_its_weights() -> None:
     weights = np.array([1.0, 0.0, 6.0, 3.0])
     stay, alias, out = np.empty(4), np.empty(4, np.int64), np.empty(100_000, np.int64)
     build_alias(weights, stay, alias)
@@ -47,7 +47,7 @@ def test_sorted_draws_fill_the_domain_evenly() -> None:
     assert np.abs(keys / 2.0**40 - ideal).max() < 2 / np.sqrt(len(keys))  # Kolmogorov and Smirnov
 
 
-def test_the_smallest_of_a_sorted_sample_is_that_of_the_law() -> None:
+def test_the_minimum_of_a_sorted_sample_has_the_right_distribution() -> None:
     first = np.empty(1, np.int64)
     smallest = []
     for seed in range(2000):

@@ -68,7 +68,7 @@ def test_plain_keys_are_uniform_over_the_parts_and_two_thirds_of_the_customers(d
 @needs_program
 @each_join
 @pytest.mark.parametrize("exponent", [0.5, 1.0])
-def test_skewed_keys_follow_the_law_of_zipf(
+def test_skewed_keys_follow_zipfs_law(
     data, master, stream, master_rows, stream_rows, exponent: float
 ) -> None:
     tpch = TPCH(data, master, scale=SCALE, exponent=exponent, placement="noperm", seed=5)
@@ -82,7 +82,7 @@ def test_skewed_keys_follow_the_law_of_zipf(
 
 @needs_program
 @each_join
-def test_hot_keys_lie_scattered_unless_told(data, master, stream, master_rows, stream_rows) -> None:
+def test_hot_keys_are_scattered_by_default(data, master, stream, master_rows, stream_rows) -> None:
     keys = keys_of(TPCH(data, master, scale=SCALE, exponent=1.0, seed=5))
     counts = np.bincount(keys - 1, minlength=master_rows)
     hottest = np.argsort(-counts)[:20]
@@ -93,7 +93,7 @@ def test_hot_keys_lie_scattered_unless_told(data, master, stream, master_rows, s
 
 @needs_program
 @each_join
-def test_skew_changes_the_key_alone(data, master, stream, master_rows, stream_rows) -> None:
+def test_skew_changes_only_the_key(data, master, stream, master_rows, stream_rows) -> None:
     plain = TPCH(data, master, scale=SCALE).stream().read_all()
     skewed = TPCH(data, master, scale=SCALE, exponent=1.0).stream().read_all()
     key = TPCH(data, master, scale=SCALE).stream_key
@@ -104,7 +104,7 @@ def test_skew_changes_the_key_alone(data, master, stream, master_rows, stream_ro
 
 @needs_program
 @pytest.mark.parametrize("exponent", [None, 1.0])
-def test_a_seed_fixes_the_rows_however_they_are_read(data, exponent: float | None) -> None:
+def test_a_seed_determines_the_rows_whatever_the_batch_sizes(data, exponent: float | None) -> None:
     tpch = TPCH(data, "customer", scale=SCALE, exponent=exponent, seed=3)
     whole = tpch.stream().read_all()
     for batch_rows in (7, 999, 100_000):
@@ -137,7 +137,7 @@ def test_a_master_is_built_from_the_reader(data, tmp_path) -> None:
 
 
 @needs_program
-def test_rows_and_columns_that_are_not_there_are_named(data) -> None:
+def test_missing_rows_and_columns_are_named(data) -> None:
     tpch = TPCH(data, "customer", scale=SCALE)
     with pytest.raises(OptionError, match=r"rows=15001: orders has 15000 at scale 0\.01"):
         tpch.stream(rows=15_001)
@@ -153,7 +153,7 @@ def test_a_missing_program_is_named_with_what_to_install(tmp_path, monkeypatch) 
         TPCH(tmp_path / "data", "part").master()
 
 
-def test_what_a_failed_program_said_is_passed_on_and_nothing_is_left(tmp_path, monkeypatch) -> None:
+def test_the_output_of_a_failed_program_is_passed_on_and_nothing_is_left(tmp_path, monkeypatch) -> None:
     without_program(monkeypatch, tmp_path, "raise SystemExit('no room on the disk')")
     with pytest.raises(ProgramError, match=r"--tables part .* ended with 1: no room on the disk"):
         TPCH(tmp_path / "data", "part").master()
@@ -176,12 +176,12 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path) -> None:
         {"placement": "sorted", "exponent": 1.0},
     ],
 )
-def test_options_that_make_no_sense_are_named(tmp_path, options: dict[str, Any]) -> None:
+def test_invalid_options_are_named(tmp_path, options: dict[str, Any]) -> None:
     name = next(iter(options))
     with pytest.raises(OptionError, match=f"{name}="):
         TPCH(**{"directory": tmp_path, "master": "part", **options})
 
 
-def test_a_negative_number_of_rows_is_refused(tmp_path) -> None:
+def test_a_negative_number_of_rows_is_rejected(tmp_path) -> None:
     with pytest.raises(OptionError, match="rows=-1"):
         TPCH(tmp_path, "part").stream(rows=-1)

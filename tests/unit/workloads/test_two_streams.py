@@ -17,7 +17,7 @@ MAKERS: dict[str, Callable[[int], Draw]] = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_keys_do_not_depend_on_how_they_are_asked_for(name):
+def test_keys_do_not_depend_on_the_batch_sizes(name):
     whole, parts = MAKERS[name](3), MAKERS[name](3)
     sizes = [1, 0, 4_095, 2, 9_000]
     assert (whole(sum(sizes)) == np.concatenate([parts(size) for size in sizes])).all()
@@ -30,7 +30,7 @@ def test_the_mean_moves_from_period_to_period():
     assert keys.var(axis=1) == pytest.approx([15, 15, 15], rel=0.05)
 
 
-def test_a_walk_remembers_and_comes_back():
+def test_a_walk_has_memory_and_returns_to_its_level():
     keys = MeanRevertingWalk(0, 50, 0.01, seed=5).draw(1_000_000) / 50
     assert keys.std() == pytest.approx(1, rel=0.1)
     assert np.corrcoef(keys[:-100], keys[100:])[0, 1] == pytest.approx(0.99**100, abs=0.08)
@@ -42,7 +42,7 @@ def test_partly_sorted_keys_are_the_same_keys_in_runs():
     assert 1 <= np.count_nonzero(np.diff(keys) < 0) <= 19
 
 
-def test_silences_follow_fragments():
+def test_pauses_follow_fragments():
     busy = ExponentialGaps(1000, seed=1).times(10_000)
     times = Fragments(ExponentialGaps(1000, seed=1), 1_000, 0.5).times(10_000)
     assert (np.diff(times) >= 0).all()
@@ -61,6 +61,6 @@ def test_silences_follow_fragments():
         lambda: Fragments(ExponentialGaps(1), 0, 0.5),
     ],
 )
-def test_what_makes_no_sense_is_refused(make):
+def test_invalid_options_are_rejected(make):
     with pytest.raises(OptionError):
         make()

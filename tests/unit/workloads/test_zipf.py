@@ -24,20 +24,20 @@ def continuous_shares(n: int, exponent: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("form", "shares"), [("discrete", discrete_shares), ("continuous", continuous_shares)]
 )
-def test_frequencies_are_those_of_the_law(
+def test_frequencies_follow_zipfs_law(
     form: Form, shares: Callable[[int, float], np.ndarray], n: int, exponent: float
 ) -> None:
     keys = Zipf(n, exponent, form=form, seed=11).draw(ROWS)
     assert chi_square_excess(np.bincount(keys, minlength=n), shares(n, exponent)) < 5
 
 
-def test_the_two_forms_are_told_apart() -> None:
+def test_the_two_forms_differ() -> None:
     keys = Zipf(100_000, 1.0, form="continuous", seed=1).draw(ROWS)
     assert (keys == 0).mean() == pytest.approx(0.060, abs=0.002)
     assert chi_square_excess(np.bincount(keys, minlength=100_000), discrete_shares(100_000, 1.0)) > 20
 
 
-def test_a_domain_that_no_table_could_hold() -> None:
+def test_a_domain_too_large_for_any_table() -> None:
     keys = Zipf(1 << 40, 1.0, placement="noperm", seed=2).draw(ROWS)
     harmonic = np.log(2.0**40) + np.euler_gamma
     assert (keys == 0).mean() == pytest.approx(1 / harmonic, rel=0.05)
@@ -48,7 +48,7 @@ def test_a_domain_that_no_table_could_hold() -> None:
 
 @pytest.mark.parametrize("placement", ["noperm", "random"])
 @pytest.mark.parametrize("form", ["discrete", "continuous"])
-def test_a_seed_fixes_the_keys_however_they_are_drawn(form: Form, placement: Placement) -> None:
+def test_a_seed_determines_the_keys_whatever_the_batch_sizes(form: Form, placement: Placement) -> None:
     def make(seed: int) -> Zipf:
         return Zipf(1000, 1.1, form=form, placement=placement, seed=seed)
 
@@ -58,7 +58,7 @@ def test_a_seed_fixes_the_keys_however_they_are_drawn(form: Form, placement: Pla
     assert (keys != other.draw(1000)).any()
 
 
-def test_a_seed_means_the_same_keys_in_every_release() -> None:
+def test_a_seed_gives_the_same_keys_in_every_release() -> None:
     assert Zipf(1_000_000, 1.0, placement="random", seed=42).draw(4).tolist() == [
         383798,
         939879,
@@ -68,7 +68,7 @@ def test_a_seed_means_the_same_keys_in_every_release() -> None:
 
 
 @given(n=st.integers(1, 5000), seed=st.integers(-(2**63), 2**64))
-def test_random_placement_is_one_to_one(n: int, seed: int) -> None:
+def test_random_placement_is_a_bijection(n: int, seed: int) -> None:
     keys = Zipf(n, placement="random", seed=seed).key_of(np.arange(n))
     np.testing.assert_array_equal(np.sort(keys), np.arange(n))
 
@@ -94,7 +94,7 @@ def test_random_placement_keeps_the_frequencies() -> None:
     assert chi_square_excess(counts[zipf.key_of(np.arange(500))], discrete_shares(500, 1.0)) < 5
 
 
-def test_key_of_leaves_its_argument_alone() -> None:
+def test_key_of_does_not_modify_its_argument() -> None:
     ranks = np.arange(10)
     Zipf(10, placement="random", seed=1).key_of(ranks)
     np.testing.assert_array_equal(ranks, np.arange(10))
@@ -111,13 +111,13 @@ def test_key_of_leaves_its_argument_alone() -> None:
         {"n": 9, "placement": "sorted"},
     ],
 )
-def test_options_that_make_no_sense_are_named(options: dict[str, Any]) -> None:
+def test_invalid_options_are_named(options: dict[str, Any]) -> None:
     name = list(options)[-1]
     with pytest.raises(OptionError, match=f"{name}="):
         Zipf(**options)
 
 
 @pytest.mark.parametrize("rank", [-1, 10])
-def test_ranks_outside_the_domain_are_refused(rank: int) -> None:
+def test_ranks_outside_the_domain_are_rejected(rank: int) -> None:
     with pytest.raises(OptionError, match=r"\[0, 10\)"):
         Zipf(10).key_of(np.array([rank]))
