@@ -71,7 +71,7 @@ def test_every_pair_comes_exactly_once(name, kind, is_restored, items, keys, see
     seed=st.integers(0, 999),
     is_tight=st.booleans(),
 )
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_every_pair_comes_exactly_once_in_many_more_cases(
     name, kind, is_restored, items, keys, seed, is_tight
 ):

@@ -125,7 +125,7 @@ def test_results_come_in_all_phases(name, parents, has_one_key):
 @pytest.mark.parametrize("is_restored", [False, True])
 @EACH
 @given(tree=trees(), items=arrivals(120), is_tight=st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=30)
 def test_every_result_comes_exactly_once_in_many_more_cases(name, is_restored, tree, items, is_tight):
     check_every_result(name, is_restored, tree, items, is_tight=is_tight)
 
