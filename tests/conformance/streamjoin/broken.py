@@ -472,6 +472,7 @@ class SharesItsRows(Reference):
     "keys_of_unlike_types",
     "name_taken_twice",
     "range_without_order",
+    "range_of_two_keys",
     "refused_batch_changes_nothing",
 )
 class TakesEverything(Reference):

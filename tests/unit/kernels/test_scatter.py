@@ -12,7 +12,7 @@ VIEWS = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
 @pytest.mark.parametrize("width", VIEWS)
 @pytest.mark.parametrize("seed", range(8))
 def test_words_are_at_their_places_and_nothing_else_changed(seed, width):
-    """Slots lie in any order, their buffers begin anywhere, and of two words for a place the last one stays."""
+    """Slots and buffers begin anywhere; of two words for one place, the last one stays."""
     random = np.random.default_rng(seed)
     arena = random.integers(0, 256, (SLOTS + 1) * SLOT_BYTES).astype(np.uint8)
     base = 64 + random.permutation(SLOTS) * SLOT_BYTES

@@ -133,7 +133,7 @@ def check_offer_while_results_are_consumed(subject: StreamJoinSubject, where: st
     """Rows offered between two results are joined like all others, or refused and offered again."""
     held = workloads.usual()
     join = subject.make(held, **MEMORY[where])
-    rows = {name: list(batches) for name, batches in by_side(held, 20).items()}
+    rows = {name: list(batches) for name, batches in by_side(held, 5).items()}
     found: list[pa.RecordBatch] = []
     offered = 0
     for _, batch in rows["left"]:

@@ -10,6 +10,7 @@ import pytest
 
 from adjoin import Master
 from adjoin.master.device import SimulatedDisk
+from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_columns import Places
 from adjoin.operators.clock import SimulatedClock
@@ -25,11 +26,15 @@ ROWS = 3_000
 def pages_of(master: Master) -> dict[int, Page]:
     """What is in every page, read with pyarrow from the data files."""
     index = master.load_index()
-    first = index.first.tolist()
-    rows = sorted(zip(*(master.to_table()[name].to_pylist() for name in ("id", "name")), strict=True))
-    held: dict[int, Page] = {page: [] for page in range(len(first))}
-    for row in rows:
-        held[int(np.searchsorted(first, row[0], "right")) - 1].append(row)
+    held = {}
+    for page, (file, block) in enumerate(zip(index.file.tolist(), index.block.tolist(), strict=True)):
+        path = master.files[file].path
+        with pa.OSFile(path) as source:
+            schema = pa.ipc.open_file(source).schema
+            source.seek(block * BLOCK_BYTES)
+            batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+        held[page] = list(zip(batch["id"].to_pylist(), batch["name"].to_pylist(), strict=True))
+    assert sum(map(len, held.values())) == master.rows
     return held
 
 
