@@ -1,4 +1,4 @@
-"""What a semi-stream join must give, asked of DuckDB.
+"""The correct results of a join, computed with DuckDB.
 
 DuckDB sees only the keys and says which stream row meets which master row. The rows themselves are
 put together by Arrow, so that every column type stays exactly as it was.
@@ -26,7 +26,7 @@ _DAY_NANOSECONDS = 86_400 * 10**9
 
 @dataclass(frozen=True)
 class Predicate:
-    """When a stream row meets a master row, in the words that the operators take."""
+    """When a stream row matches a master row, in terms of the arguments that operators take."""
 
     on: On
     within: Any = None
@@ -57,7 +57,7 @@ def expected(
     columns: Sequence[str] | None = None,
     suffix: str = "_master",
 ) -> pa.Table:
-    """The rows that the join must give, in some order."""
+    """The correct results, in some order."""
     return assembled(stream, master, matches(stream, master, predicate), predicate, how, columns, suffix)
 
 
@@ -111,7 +111,7 @@ def assembled(
 
 
 def master_columns(master: pa.Table, predicate: Predicate, columns: Sequence[str] | None) -> list[str]:
-    """Master columns that are put out: an equality key of the same name is in the stream's already."""
+    """Master columns of the results: an equality key of the same name is among the stream's already."""
     same = set() if predicate.is_range else {of for name, of in predicate.names.items() if name == of}
     return [n for n in master.column_names if n not in same and (columns is None or n in columns)]
 
@@ -164,7 +164,7 @@ def _key_table(columns: dict[str, pa.ChunkedArray], types: dict[str, pa.DataType
 
 
 def comparable(column: pa.ChunkedArray, master_type: pa.DataType) -> pa.ChunkedArray:
-    """The key in a type that DuckDB compares exactly: what it would round becomes integers or text."""
+    """The key in a type that DuckDB compares exactly: what it would round becomes integers or strings."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_temporal(master_type):

@@ -1,5 +1,6 @@
 """How checks are declared, and which operator runs which of them when."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -81,7 +82,8 @@ def dealt(cases: Sequence[Case], subject: Subject, number: int) -> Iterator[tupl
     type matrix, and every other one runs a tenth of it. The tenths are spread evenly over types and differ
     from operator to operator; they are small enough for `make test`.
 
-    Of everything else, `make test` runs one case in `quick_one_in`, other ones for each operator.
+    Of everything else, `make test` runs one case in `quick_one_in`, different ones for each operator; for one
+    that `leads` its family, at least one setting of every check.
 
     Args:
         cases: Those that fit the subject.
@@ -90,5 +92,12 @@ def dealt(cases: Sequence[Case], subject: Subject, number: int) -> Iterator[tupl
     """
     sampled = [case for case in cases if case.is_of_types and not subject.all_types]
     yield from ((case, True) for case in sampled[-number % TYPES_ONE_IN :: TYPES_ONE_IN])
-    whole = (case for case in cases if not case.is_of_types or subject.all_types)
-    yield from ((case, (place + number) % subject.quick_one_in == 0) for place, case in enumerate(whole))
+    whole = [case for case in cases if not case.is_of_types or subject.all_types]
+    settings, place_in_check = Counter(case.name for case in whole), Counter[str]()
+    for place, case in enumerate(whole):
+        if subject.leads:
+            one_in = min(subject.quick_one_in, settings[case.name])
+            yield case, (place_in_check[case.name] + number) % one_in == 0
+            place_in_check[case.name] += 1
+        else:
+            yield case, (place + number) % subject.quick_one_in == 0

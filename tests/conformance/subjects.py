@@ -24,7 +24,8 @@ class Subject:
         kind: The class.
         able: What it can do that not every operator of its family can. A check says what it needs.
         all_types: Whether it runs the whole type matrix, see `registry.dealt`.
-        quick_one_in: `make test` runs one check in this many, `make test-slow` all others.
+        quick_one_in: `make test` runs one case in this many, `make test-slow` all others.
+        leads: Whether `make test` runs every check on it, with one setting at least.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Subject:
     able: frozenset[str] = frozenset()
     all_types: bool = False
     quick_one_in: int = 12
+    leads: bool = False
 
 
 def assert_within_budget(operator: Accounting) -> None:

@@ -1,4 +1,4 @@
-"""The oracle itself: known answers, and a comparison that sees every difference."""
+"""The oracle itself: known answers, and a comparison that detects every difference."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -14,12 +14,12 @@ STREAM = pa.table({"k": [1, 2, None, 9], "s": ["a", "b", "c", "d"]})
 MASTER = pa.table({"k": [2, 1, 2, 5], "p": [20, 10, 21, 50], "s": ["w", "x", "y", "z"]})
 
 
-def test_inner_rows_are_known() -> None:
+def test_oracle_returns_known_inner_rows() -> None:
     wanted = pa.table({"k": [1, 2, 2], "s": ["a", "b", "b"], "p": [10, 20, 21], "s_master": ["x", "w", "y"]})
     assert_same_rows(expected(STREAM, MASTER, Predicate("k"), "inner"), wanted)
 
 
-def test_left_rows_are_known() -> None:
+def test_oracle_returns_known_left_rows() -> None:
     wanted = pa.table(
         {"k": [1, 2, 2, None, 9], "s": ["a", "b", "b", "c", "d"], "p": [10, 20, 21, None, None]}
     )
@@ -27,11 +27,11 @@ def test_left_rows_are_known() -> None:
 
 
 @pytest.mark.parametrize(("how", "kept"), [("semi", [0, 1]), ("anti", [2, 3])])
-def test_semi_and_anti_rows_are_known(how: str, kept: list[int]) -> None:
+def test_oracle_returns_known_semi_and_anti_rows(how: str, kept: list[int]) -> None:
     assert_same_rows(expected(STREAM, MASTER, Predicate("k"), how), STREAM.take(kept))
 
 
-def test_range_keeps_the_masters_key() -> None:
+def test_range_join_keeps_the_key_of_the_master() -> None:
     rows = expected(STREAM, MASTER, Predicate("k", within=1), "inner", ["k"])
     wanted = pa.table({"k": [1, 1, 1, 2, 2, 2], "s": list("aaabbb"), "k_master": [1, 2, 2, 1, 2, 2]})
     assert_same_rows(rows, wanted)
@@ -47,7 +47,7 @@ def test_range_keeps_the_masters_key() -> None:
         (pa.uint64(), 3, 3),
     ],
 )
-def test_within_reaches_so_far(kind: pa.DataType, within: object, far: int) -> None:
+def test_within_includes_its_bound_and_nothing_beyond(kind: pa.DataType, within: object, far: int) -> None:
     storage = pa.int32() if pa.types.is_date32(kind) else pa.int64()
     stream = pa.table({"k": pa.array([10_000], storage).cast(kind)})
     master = pa.table(
@@ -63,7 +63,7 @@ def test_within_of_decimals_is_exact() -> None:
 
 
 @pytest.mark.parametrize("name", PAYLOAD_TYPES)
-def test_comparison_ignores_order_and_sees_a_changed_value(name: str) -> None:
+def test_comparison_ignores_order_and_detects_a_changed_value(name: str) -> None:
     rng = np.random.default_rng(0)
     column = random_column(PAYLOAD_TYPES[name], 200, rng)
     table = pa.table({"i": np.arange(200) % 20, "c": column})
@@ -91,14 +91,14 @@ def test_comparison_ignores_order_and_sees_a_changed_value(name: str) -> None:
         (pa.array([1], pa.int32()), pa.array([1], pa.int64())),
     ],
 )
-def test_comparison_sees_small_differences(one: pa.Array, other: pa.Array) -> None:
+def test_comparison_detects_small_differences(one: pa.Array, other: pa.Array) -> None:
     for left, right in ((one, other), (other, one)):
         assert_same_rows(pa.table({"c": left}), pa.table({"c": left}))
         with pytest.raises(AssertionError):
             assert_same_rows(pa.table({"c": left}), pa.table({"c": right}))
 
 
-def test_comparison_sees_order_and_names_of_columns() -> None:
+def test_comparison_detects_reordered_and_renamed_columns() -> None:
     table = pa.table({"a": [1], "b": [1]})
     for other in (table.select(["b", "a"]), table.rename_columns(["a", "c"]), table.select(["a"])):
         with pytest.raises(AssertionError, match="instead of"):

@@ -1,4 +1,4 @@
-"""The reference with one mistake each. A check that lets its mistakes pass checks nothing."""
+"""Copies of the reference with one bug each. A check that passes them checks nothing."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -63,7 +63,9 @@ class LosesARow(Reference):
         return rows.slice(0, max(0, len(rows) - 1))
 
 
-@caught_by("oracle", "range_shape", "key_type", "changing_dictionaries", "float_rules", "update_seen_at_once")
+@caught_by(
+    "oracle", "range_shape", "key_type", "changing_dictionaries", "float_rules", "refresh_is_seen_at_once"
+)
 class LosesUnmatched(Reference):
     def shaped(self, stream: pa.Table, master: Snapshot, pairs: Pairs) -> pa.Table:
         rows = super().shaped(stream, master, pairs)
@@ -209,7 +211,7 @@ class CutsLongText(Reference):
 
 @caught_by("oracle", "budgets")
 class ReusesItsOutput(Reference):
-    """The batch that was given out changes when the next one is made."""
+    """A returned batch changes when the next one is built."""
 
     scratch: ClassVar[np.ndarray] = np.zeros(100_000, np.int64)
 
@@ -268,7 +270,7 @@ class RefusesWideRows(Reference):
         yield from super().push(batch)
 
 
-@caught_by("too_little_is_not_lost")
+@caught_by("failed_construction_leaves_nothing")
 class BearsAGrudge(Reference):
     refused: ClassVar[list[int]] = []
 
@@ -286,7 +288,7 @@ class BearsAGrudge(Reference):
     "updates_and_pauses",
     "updates_range",
     "updates_groups",
-    "update_seen_at_once",
+    "refresh_is_seen_at_once",
     "update_to_empty_and_back",
     "refresh_without_rows",
 )
@@ -297,7 +299,7 @@ class StaysWithTheOldVersion(Reference):
 
 @caught_by("updates_interleaved", "updates_groups")
 class MixesVersions(Reference):
-    """Rows that wait at a refresh get half of their matches from either version."""
+    """Rows pending at a refresh get half of their matches from each version."""
 
     def refresh(self, master: Snapshot) -> Batches:
         old, stream = self.snapshot, self.waiting
@@ -373,7 +375,7 @@ class SharesItsRows(Reference):
 @caught_by(
     "unknown_how",
     "unknown_columns",
-    "key_that_is_none",
+    "on_must_name_the_key",
     "missing_stream_column",
     "key_of_another_type",
     "name_taken_twice",

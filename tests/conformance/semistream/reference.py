@@ -1,4 +1,4 @@
-"""A join by plain Python in memory, under the contract of the operators.
+"""An in-memory join in plain Python that follows the contract of the operators.
 
 It is the twin that tests the checks: it must pass all of them, and each of its broken variants
 must fail. It shares no line with DuckDB's part of the oracle, so the two also check each other.
@@ -22,7 +22,7 @@ ROOM_BYTES = 4096
 
 
 class Reference:
-    """Keeps rows until its room is full, then answers them all from the table in memory."""
+    """Keeps rows until its room is full, then answers all of them from the table in memory."""
 
     def __init__(
         self,

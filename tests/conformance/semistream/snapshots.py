@@ -1,4 +1,4 @@
-"""Versions of a master, as the test knows them: plain tables, and the store built from them when asked."""
+"""Versions of a master as plain tables, and the stores that are built from them on demand."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from tests.conformance.keys import canonical_keys
 
 
 class Shelf:
-    """Where the stores of one test run lie; the session's fixture gives the place and clears it."""
+    """Where one test run keeps its stores; a session fixture provides the folder and clears it."""
 
     directory: Path | None = None
     opened: ClassVar[list[Master]] = []
@@ -30,7 +30,7 @@ class Shelf:
 
     @classmethod
     def page_file(cls) -> str:
-        """One that an operator has left, or a new one."""
+        """A file that an operator left behind, or a new one."""
         return cls.page_files.pop() if cls.page_files else f"{cls.path()}.pages"
 
     @classmethod
@@ -65,15 +65,15 @@ class Snapshot:
         return Shelf.keep(self.build())
 
     def changed(self, changes: pa.Table) -> "Snapshot":
-        """The next version: the changes applied here row by row, and to the store when it is asked for."""
-        assert not self.succeeded, "a store grows in one line; begin another for another future"
+        """The next version: changes are applied to the table row by row, and to the store on demand."""
+        assert not self.succeeded, "a store has one successor; build another store for another history"
         self.succeeded = True
         after = applied(self.table, self.key, changes)
         return Snapshot(after, self.key, lambda: self.master.apply(changes))
 
 
 def snapshot(source: pa.Table, key: str | Sequence[str], **options: Any) -> Snapshot:
-    """A first version, with pages as small as they may be unless told otherwise."""
+    """A first version, by default with the smallest pages allowed."""
     names = (key,) if isinstance(key, str) else tuple(key)
     options = {"page_bytes": 4096, **options}
     return Snapshot(
@@ -84,7 +84,7 @@ def snapshot(source: pa.Table, key: str | Sequence[str], **options: Any) -> Snap
 
 
 def colliding(held: Snapshot, hash_bits: int) -> Snapshot:
-    """The same rows in a store that uses so few bits of the hash that keys collide."""
+    """The same rows in a store that keeps only a few bits of the hash, so that keys collide."""
 
     def build() -> Master:
         with patch.object(KeyCodec, "of", partial(KeyCodec.of, hash_bits=hash_bits)):
@@ -94,7 +94,7 @@ def colliding(held: Snapshot, hash_bits: int) -> Snapshot:
 
 
 def stored_form(table: pa.Table) -> pa.Table:
-    """The table in the types that a store keeps: dictionaries, runs and views become plain."""
+    """The table in the types that a store keeps: dictionaries, run ends and views are decoded."""
     columns = [_decoded(column).cast(stored_type(column.type)) for column in table.columns]
     return pa.table(columns, names=table.column_names)
 
@@ -112,7 +112,7 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
 
 
 def applied(table: pa.Table, key: tuple[str, ...], changes: pa.Table) -> pa.Table:
-    """What `Master.apply` must leave, computed one change at a time."""
+    """What `Master.apply` must produce, computed one change at a time."""
     rows = pa.concat_tables([table, changes.select(table.column_names).cast(table.schema)])
     keys = canonical_keys([rows[name] for name in key], [rows.schema.field(name).type for name in key])
     places: dict[Any, list[int]] = {}

@@ -76,7 +76,7 @@ class SemiStreamSubject(Subject):
 
 
 class OnPageFile:
-    """An operator with memory in a file that the one before may have left, and an index that all share."""
+    """An operator with its pages in a file, which a predecessor may have left, and with a shared index."""
 
     _ended: bool
 
@@ -109,7 +109,7 @@ class OnPageFile:
 
 
 class FrontOnPageFile(OnPageFile, FrontStage(SSIJ)):  # type: ignore[misc]
-    """With phases so short that most of a stream comes when there are rows in the cache."""
+    """With phases so short that the cache holds rows for most of a stream."""
 
     def __init__(self, master: Any, memory: Any, **options: Any) -> None:
         super().__init__(master, memory, **{"input_rows": 16, "stream_rows": 24, **options})
@@ -141,7 +141,7 @@ OPERATORS = [
 
 @dataclass
 class Step:
-    """One item of the script, and what came out while it was worked on."""
+    """One item of the script and the results it produced."""
 
     item: Item | None
     batches: list[pa.RecordBatch]
@@ -174,7 +174,7 @@ def _outputs(subject: SemiStreamSubject, operator: Operator, item: Item | None) 
 def answer(
     subject: SemiStreamSubject, workload: Workload, items: Iterable[Item], how: str = "inner", **options: Any
 ) -> pa.Table:
-    """All rows that the operator gives for the script, budget and schema watched on the way."""
+    """All results for the script; budget and schema are checked along the way."""
     operator = subject.make(workload.snapshot, how=how, **workload.predicate.options, **options)
     try:
         schema = operator.schema_of(workload.stream.schema)
@@ -191,7 +191,7 @@ def assert_exact(
     how: str = "inner",
     **options: Any,
 ) -> None:
-    """The operator gives exactly the oracle's rows for this workload."""
+    """The operator returns exactly the oracle's rows for this workload."""
     script = workload.batches() if items is None else items
     shape = {name: options[name] for name in ("columns", "suffix") if name in options}
     actual = answer(subject, workload, script, how, **options)

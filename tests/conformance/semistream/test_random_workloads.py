@@ -1,4 +1,4 @@
-"""Random masters, streams, cuts, budgets, predicates and updates: always the oracle's rows."""
+"""Results equal the oracle's for random masters, streams, batches, budgets, predicates and updates."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -90,7 +90,7 @@ plans = st.builds(
 
 @st.composite
 def questions(draw: st.DrawFn, key: str, ranges: bool) -> tuple[pa.Table, Predicate]:
-    """A stream and a predicate for a master with such a key."""
+    """A stream and a predicate for a master with this key."""
     pool = key_pool(KEY_TYPES[key], POOL, seed=0)
     places = draw(st.lists(st.integers(-1, len(pool[0]) - 1), max_size=100))
     index = pa.array([None if place < 0 else place for place in places], pa.int64())
@@ -132,13 +132,13 @@ thresholds = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("subject", OPERATORS, ids=lambda subject: subject.name)
-def test_random_workload(subject: SemiStreamSubject) -> None:
+def test_random_workloads(subject: SemiStreamSubject) -> None:
     run_random_workloads(subject, max(40 // subject.quick_one_in, 6))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", OPERATORS, ids=lambda subject: subject.name)
-def test_more_random_workloads(subject: SemiStreamSubject) -> None:
+def test_many_more_random_workloads(subject: SemiStreamSubject) -> None:
     run_random_workloads(subject, 100)
 
 

@@ -26,7 +26,7 @@ class Workload:
     _answers: dict[Any, pa.Table] = field(default_factory=dict, repr=False)
 
     def expected(self, how: str, **shape: Any) -> pa.Table:
-        """The oracle's rows, asked for once."""
+        """The oracle's rows, computed once."""
         question = (how, repr(shape))
         if question not in self._answers:
             self._answers[question] = expected(self.stream, self.snapshot.table, self.predicate, how, **shape)
@@ -57,7 +57,7 @@ def with_nulls(keys: np.ndarray, share: float, rng: np.random.Generator) -> pa.A
 
 @cache
 def usual() -> Workload:
-    """Unique keys with gaps, a skewed stream, some keys that are not there, some null."""
+    """Unique keys with gaps and a skewed stream, of whose keys some are absent and some null."""
     rng = np.random.default_rng(1)
     held = np.arange(0, 2400, 2)
     ranks = np.minimum(rng.zipf(1.3, 700), 1200) - 1
@@ -67,7 +67,7 @@ def usual() -> Workload:
 
 @cache
 def large() -> Workload:
-    """A master of some 300 pages, for budgets that hold few of them; waiting rows, reads and evictions."""
+    """A master of about 300 pages, for budgets that hold few of them: pending rows, reads and evictions."""
     rng = np.random.default_rng(13)
     held = np.arange(0, 20_000, 2)
     ranks = np.minimum(rng.zipf(1.2, 3000), len(held)) - 1
@@ -77,7 +77,7 @@ def large() -> Workload:
 
 @cache
 def large_between() -> Workload:
-    """Intervals over up to a third of the pages, more than a small budget can note at once."""
+    """Intervals over up to a third of the pages, more than a small budget can track at once."""
     rng = np.random.default_rng(14)
     low = rng.integers(0, 20_000, 40)
     high = low + rng.choice([0, 10, 300, 6000], 40)
@@ -92,7 +92,7 @@ def usual_range() -> Workload:
 
 @cache
 def usual_between() -> Workload:
-    """Intervals of every width, also empty, upside down and half null."""
+    """Intervals of every width, some of them empty, reversed or with a null end."""
     rng = np.random.default_rng(2)
     low = rng.integers(-100, 2500, 300)
     high = low + rng.integers(-3, 12, 300)
@@ -120,7 +120,7 @@ def groups_range() -> Workload:
 
 @cache
 def hot_key() -> Workload:
-    """Nine stream rows of ten have one key."""
+    """Nine out of ten stream rows have the same key."""
     rng = np.random.default_rng(4)
     keys = np.where(rng.random(600) < 0.9, 777, rng.integers(0, 1000, 600))
     return Workload("hot key", products(np.arange(1000)), sales(keys), Predicate("k"))
@@ -194,7 +194,7 @@ def of_between_type(name: str) -> Workload:
 
 @cache
 def of_payload_types() -> Workload:
-    """Every payload type on both sides, of the same names, so that all clash."""
+    """Columns of every payload type on both sides; all their names clash."""
     rng = np.random.default_rng(7)
     table = pa.table({"k": pa.array(np.repeat(np.arange(60), 2))})
     stream = pa.table({"k": pa.array(rng.integers(-10, 70, 120))})
@@ -206,7 +206,7 @@ def of_payload_types() -> Workload:
 
 @cache
 def changing() -> Workload:
-    """A stream with a hot part over a master that will change."""
+    """A stream with hot keys over a master that will change."""
     rng = np.random.default_rng(10)
     keys = np.where(rng.random(700) < 0.5, rng.integers(0, 40, 700) * 2, rng.integers(-10, 2410, 700))
     return Workload(

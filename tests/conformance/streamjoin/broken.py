@@ -1,4 +1,4 @@
-"""The references with one mistake each. A check that no mistake fails checks nothing."""
+"""Copies of the references with one bug each. A check that passes them checks nothing."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeVar
@@ -265,7 +265,7 @@ class ForgetsOffsets(Reference):
 
 @caught_by("oracle", "budgets")
 class ReusesItsOutput(Reference):
-    """The batch that was given out changes when the next one is made."""
+    """A returned batch changes when the next one is built."""
 
     scratch: ClassVar[np.ndarray] = np.zeros(100_000, np.int64)
 
@@ -286,7 +286,7 @@ class SpendsMore(Reference):
 
 @caught_by("oracle", "batch_rows", "results_come_before_the_end", "restored_after_every_batch")
 class KeepsMoreThanItSays(Reference):
-    """All rows stay in memory, and it does not account for them."""
+    """All rows stay in memory, unaccounted."""
 
     def make_room(self, row_bytes: int) -> None: ...
 
@@ -507,7 +507,7 @@ class LosesAResultOfMany(ManyReference):
 
 @caught_by("three_inputs_one_empty")
 class JoinsWithNothing(ManyReference):
-    """The last input is taken to match where it has no rows."""
+    """An empty last input is taken to match everything."""
 
     def missing(self) -> list[Result]:
         if self.rows[-1]:

@@ -1,8 +1,8 @@
-"""A join of streams by plain Python in memory, under the contract of the operators.
+"""An in-memory join of streams in plain Python that follows the contract of the operators.
 
-It is the twin that tests the checks: it must pass all of them, and each of its broken variants must fail. It
-looks for partners in dictionaries and notes every result that it has given, so that none can come twice. When
-its memory is full it only pretends to write: the rows in memory are set aside, and what they still owe comes
+It tests the checks: it must pass all of them, and each of its broken variants must fail. It finds partners in
+dictionaries and remembers every result it has returned, so that none can be returned twice. It only pretends
+to spill: when its memory is full, the rows in it are set aside, and the results they still lack are returned
 in a pause or at the end.
 """
 
@@ -216,7 +216,7 @@ class Core:
         return self.all[link][int(number == self.links[link][1])].reach.get(row)
 
     def missing(self) -> list[Result]:
-        """Results of all rows that have not been given yet."""
+        """Results of all rows that have not been returned yet."""
         found = [result for row in range(self.rows[0]) for result in self.results_of(0, row, self.all)]
         return [result for result in found if result not in self.given]
 

@@ -70,7 +70,7 @@ class StreamJoinSubject(Subject):
         return "spill" in self.able
 
     def make(self, workload: Workload, memory: int | None = None, **options: Any) -> Join:
-        """A join with so little memory that it spills, if it can, on a simulated clock and disk."""
+        """A join on a simulated clock and disk, by default with so little memory that it spills if it can."""
         room = (self.least(workload) if self.spills else AMPLE) if memory is None else memory
         usual = {"clock": SimulatedClock(), "disk": Cost(8e-3, 4e-5), "block_bytes": 4096}
         return self._made(workload, {**usual, **self.options, "memory": room, **options})
@@ -83,7 +83,7 @@ class StreamJoinSubject(Subject):
         return self.kind(*workload.schemas.values(), **link.predicate.options, **options)
 
     def least(self, workload: Workload) -> int:
-        """The least memory that works, as the error says when there is less."""
+        """The least memory that works, as named by the error for less."""
         return _least(self, workload)
 
     def expected(self, workload: Workload, suffix: str = "_right") -> pa.Table:
@@ -119,7 +119,7 @@ def numbers_after(name: str, text: str) -> list[int]:
 
 
 def conditions_of(link: Link) -> list[str]:
-    """The link as MINER takes it."""
+    """The link as the conditions that MINER takes."""
     predicate = link.predicate
     if predicate.between is not None:
         (key,) = predicate.names.values()
@@ -143,7 +143,9 @@ REFERENCES = (
 )
 JOINS = [
     *REFERENCES,
-    StreamJoinSubject("DINER", DINER, _REACTIVE | {"range"}, all_types=True, options={"max_outer": 3}),
+    StreamJoinSubject(
+        "DINER", DINER, _REACTIVE | {"range"}, all_types=True, leads=True, options={"max_outer": 3}
+    ),
     StreamJoinSubject("SymmetricHashJoin", SymmetricHashJoin, frozenset({"two inputs", "early"})),
     StreamJoinSubject("XJoin", XJoin, _REACTIVE),
     StreamJoinSubject(
@@ -151,13 +153,13 @@ JOINS = [
     ),
     StreamJoinSubject("HashMergeJoin", HashMergeJoin, _REACTIVE, options={"fan_in": 3}),
     StreamJoinSubject("RPJ", RPJ, _REACTIVE, options={"fan_in": 3}),
-    StreamJoinSubject("MINER", MINER, _MANY | {"reactive", "range"}, options={"max_outer": 3}),
+    StreamJoinSubject("MINER", MINER, _MANY | {"reactive", "range"}, leads=True, options={"max_outer": 3}),
     StreamJoinSubject("MJoin", MJoin, _MANY | {"range"}),
 ]
 
 
 def play(join: Join, arrivals: Iterable[Arrival]) -> list[pa.RecordBatch]:
-    """Feed the script to the join and end all inputs; its budget holds after every step and every batch."""
+    """Feed the script to the join, then finish it; the budget is checked after every step and batch."""
     found = []
     for item in arrivals:
         found += watched(join, results_of(join, item))
@@ -166,7 +168,7 @@ def play(join: Join, arrivals: Iterable[Arrival]) -> list[pa.RecordBatch]:
 
 
 def watched(join: Join, results: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The results of a call; the budget holds all along."""
+    """The results of a call; the budget is checked after each."""
     found = []
     for batch in results:
         assert_within_budget(join)
@@ -188,7 +190,7 @@ def results_of(join: Join, item: Arrival) -> Iterable[pa.RecordBatch]:
 def answer(
     subject: StreamJoinSubject, workload: Workload, script: Iterable[Arrival] | None = None, **options: Any
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """All results of the join for the script, and its metrics in the end."""
+    """All results for the script, and the metrics at the end."""
     join = subject.make(workload, **options)
     try:
         found = play(join, workload.script() if script is None else script)
@@ -200,7 +202,7 @@ def answer(
 def assert_exact(
     subject: StreamJoinSubject, workload: Workload, script: Iterable[Arrival] | None = None, **options: Any
 ) -> None:
-    """The join gives exactly the oracle's rows; without a memory of its own, it spills on the way."""
+    """The join returns exactly the oracle's rows; with the default memory it must have spilled."""
     found, metrics = answer(subject, workload, script, **options)
     suffix = {"suffix": options["suffix"]} if "suffix" in options else {}
     wanted = subject.expected(workload, **suffix)

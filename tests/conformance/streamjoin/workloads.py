@@ -1,4 +1,4 @@
-"""Inputs of every awkward shape for joins of streams, small but wide enough to fill a memory."""
+"""Inputs of every awkward shape for joins of streams, small but wide enough to fill the memory."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Arrival: TypeAlias = tuple[str, pa.RecordBatch | None] | Pause
 ORDERS = ("in turn", "left first", "right first", "random")
 ROWS = 320
 WIDE = 1100
-"""Bytes of the longest string: rows so wide that the inputs do not fit in a small memory."""
+"""Length of the longest string: rows are so wide that the inputs do not fit in a small memory."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Workload:
 
     @property
     def results(self) -> list[np.ndarray]:
-        """The oracle's results: for each input, the row numbers that they are made of."""
+        """The oracle's results: for each input, the row numbers they consist of."""
         if not self._results:
             self._results = self._joined()
         return self._results
@@ -83,7 +83,7 @@ class Workload:
 
 
 def arranged(batches: dict[str, list[Arrival]], order: str) -> list[Arrival]:
-    """The batches of each input in their order, one input after the other, in turn, or mixed at random."""
+    """Batches in the order of each input: one input after the other, in turn, or interleaved at random."""
     names = list(batches)
     turns = [number for number, name in enumerate(names) for _ in batches[name]]
     if order == "in turn":
@@ -108,7 +108,7 @@ def _rank_in_group(turns: Iterable[int]) -> Callable[[int], int]:
 
 
 def with_pauses(script: list[Arrival], every: int, seconds: float) -> list[Arrival]:
-    """The script with a pause after every so many items."""
+    """The script with a pause after every `every` items."""
     items: list[Arrival] = []
     for number, item in enumerate(script, 1):
         items += [item, Pause(seconds)] if number % every == 0 else [item]
@@ -145,7 +145,7 @@ def of_keys(
 
 @cache
 def usual() -> Workload:
-    """Keys with a few duplicates on both sides, some that the other side lacks, some null."""
+    """Keys with a few duplicates on both sides, of which some are unmatched and some null."""
     rng = np.random.default_rng(1)
     keys = [with_nulls(rng.integers(0, 150, ROWS), 0.06, rng) for _ in range(2)]
     return of_keys("usual", keys)
@@ -153,7 +153,7 @@ def usual() -> Workload:
 
 @cache
 def hot_key() -> Workload:
-    """One key has a sixth of the rows on both sides."""
+    """A sixth of the rows on both sides have the same key."""
     rng = np.random.default_rng(2)
     keys = [np.where(rng.random(ROWS) < 0.16, 77, rng.integers(0, 900, ROWS)) for _ in range(2)]
     return of_keys("hot key", keys)
@@ -161,7 +161,7 @@ def hot_key() -> Workload:
 
 @cache
 def growing() -> Workload:
-    """Keys that drift over time, each of them once on the left."""
+    """Keys that drift over time, unique on the left."""
     rng = np.random.default_rng(3)
     return of_keys("growing", [np.arange(ROWS), np.arange(ROWS) + rng.integers(-20, 20, ROWS)])
 
@@ -198,7 +198,7 @@ def usual_within() -> Workload:
 
 @cache
 def usual_between() -> Workload:
-    """Intervals of several widths, also empty, upside down and half null."""
+    """Intervals of several widths, some of them empty, reversed or with a null end."""
     rng = np.random.default_rng(7)
     low = rng.integers(0, 600, ROWS)
     high = low + rng.choice([-3, 0, 1, 6, 40], ROWS)
@@ -254,7 +254,7 @@ def of_within_type(name: str) -> Workload:
 
 @cache
 def of_between_type(name: str) -> Workload:
-    """A few intervals, since those of random ends hold a third of all keys."""
+    """Only a few intervals, since each contains a third of all keys."""
     left, right = of_key_type(name).inputs.values()
     high = left["k0"].take(pa.array(np.random.default_rng(6).permutation(len(left))))
     left = left.rename_columns(["lo", *left.column_names[1:]]).append_column("hi", high)
@@ -264,7 +264,7 @@ def of_between_type(name: str) -> Workload:
 
 @cache
 def of_payload_types() -> Workload:
-    """Every payload type on both sides, of the same names, so that all clash."""
+    """Columns of every payload type on both sides; all their names clash."""
     rng = np.random.default_rng(8)
     sides = []
     for prefix in "lr":
@@ -277,7 +277,7 @@ def of_payload_types() -> Workload:
 
 @cache
 def chain() -> Workload:
-    """Three inputs, each joined with the next on a key of their own."""
+    """Three inputs, each joined with the next on its own key."""
     rng = np.random.default_rng(9)
     rows = {
         "r1": rows_of({"a": with_nulls(rng.integers(0, 120, 160), 0.05, rng)}, "one", 1),

@@ -1,4 +1,4 @@
-"""The rows are the oracle's, however the stream is cut into batches."""
+"""Results equal the oracle's, however the stream is cut into batches."""
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +71,7 @@ def check_range_shape(subject: SemiStreamSubject, how: str, shape: str) -> None:
 
 @SEMI_STREAM.check(how=("inner", "left", "semi"))
 def check_other_names(subject: SemiStreamSubject, how: str) -> None:
-    """The key has another name in the stream, and the stream another column of the key's name."""
+    """The stream names its key differently, and has another column with the name of the master's key."""
     base = workloads.usual()
     stream = base.stream.rename_columns(["rid", "product", "k"])
     assert_exact(subject, Workload("renamed", base.snapshot, stream, Predicate({"product": "k"})), how=how)
@@ -79,7 +79,7 @@ def check_other_names(subject: SemiStreamSubject, how: str) -> None:
 
 @SEMI_STREAM.check(how=HOWS)
 def check_composite_names(subject: SemiStreamSubject, how: str) -> None:
-    """One key column is called the same on both sides, one is not."""
+    """One key column has the same name on both sides, the other does not."""
     base = workloads.of_key_type("int32+string")
     stream = base.stream.rename_columns(["rid", "k0", "label"])
     assert_exact(
@@ -124,7 +124,7 @@ def check_suffix_default(subject: SemiStreamSubject) -> None:
 
 @SEMI_STREAM.check(how=("inner", "anti"))
 def check_key_alone(subject: SemiStreamSubject, how: str) -> None:
-    """Neither side has more than its key."""
+    """Neither side has any column but its key."""
     held = snapshot(pa.table({"k": pa.array(np.arange(0, 2000, 2))}), "k")
     stream = pa.table({"k": pa.array(np.arange(300) % 90)})
     assert_exact(subject, Workload("keys alone", held, stream, Predicate("k")), how=how)
@@ -132,7 +132,7 @@ def check_key_alone(subject: SemiStreamSubject, how: str) -> None:
 
 @SEMI_STREAM.check(how=("inner", "left"))
 def check_filter(subject: SemiStreamSubject, how: str) -> None:
-    """A membership filter changes no row, and saves reads where the operator asks it."""
+    """A membership filter does not change the results."""
     rng = np.random.default_rng(8)
     held = workloads.products(np.arange(0, 3000, 3), filter_bits=12)
     stream = workloads.sales(rng.integers(0, 3000, 600))

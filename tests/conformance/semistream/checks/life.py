@@ -26,7 +26,7 @@ def made(subject: SemiStreamSubject, workload: Workload, how: str = "left", **op
 
 @SEMI_STREAM.check(how=HOWS, pause_every=(1, 3))
 def check_run(subject: SemiStreamSubject, how: str, pause_every: int) -> None:
-    """`run` over batches and pauses gives the same rows, within budget all along."""
+    """`run` over batches and pauses returns the same rows and never exceeds the budget."""
     workload = workloads.usual()
     clock = SimulatedClock()
     items: list[Item] = []
@@ -54,7 +54,7 @@ def check_run_of_nothing(subject: SemiStreamSubject) -> None:
 
 @SEMI_STREAM.check(how=HOWS)
 def check_idle_answers_everything(subject: SemiStreamSubject, how: str) -> None:
-    """After a long pause nothing waits: all rows are out before the stream ends."""
+    """After a long pause no row is pending: all are answered before the stream ends."""
     workload = workloads.usual()
     operator = made(subject, workload, how)
     batches = [out for batch in workload.batches(100) for out in operator.push(batch)]
@@ -67,7 +67,7 @@ def check_idle_answers_everything(subject: SemiStreamSubject, how: str) -> None:
 
 @SEMI_STREAM.check()
 def check_idle_between(subject: SemiStreamSubject) -> None:
-    """Rows after a pause are answered like those before."""
+    """Rows that follow a pause are answered like those before it."""
     workload = workloads.groups()
     operator = made(subject, workload)
     batches: list[pa.RecordBatch] = []
@@ -83,7 +83,7 @@ def check_idle_between(subject: SemiStreamSubject) -> None:
 
 @SEMI_STREAM.check(how=HOWS, workload=("usual", "groups", "hot_key"))
 def check_metrics(subject: SemiStreamSubject, how: str, workload: str) -> None:
-    """Counters never fall, and in the end say what happened."""
+    """Counters never decrease, and their final values are right."""
     held = getattr(workloads, workload)()
     operator = made(subject, held, how)
     before = dict.fromkeys(COUNTERS, 0)
@@ -112,7 +112,7 @@ def _assert_true(metrics: dict[str, int], workload: Workload, given: int) -> Non
 
 @SEMI_STREAM.check(needs=["store"])
 def check_reads_are_counted(subject: SemiStreamSubject) -> None:
-    """Nothing is cached before the first row, so the first answers cost reads."""
+    """Nothing is cached at first, so the first answers need reads."""
     workload = workloads.usual()
     operator = made(subject, workload, "inner")
     for batch in workload.batches(80):
@@ -126,7 +126,7 @@ def check_reads_are_counted(subject: SemiStreamSubject) -> None:
 
 @SEMI_STREAM.check(waiting_seconds=(0.0, 5.0))
 def check_waiting_is_measured(subject: SemiStreamSubject, waiting_seconds: float) -> None:
-    """No row waits longer than the time that passed."""
+    """No row is reported to have waited longer than the time that passed."""
     workload = workloads.usual()
     clock = SimulatedClock()
     operator = made(subject, workload, clock=clock)
@@ -151,7 +151,7 @@ def check_close_twice(subject: SemiStreamSubject) -> None:
 
 @SEMI_STREAM.check()
 def check_two_at_once(subject: SemiStreamSubject) -> None:
-    """Two operators over one master know nothing of each other."""
+    """Two operators over one master do not affect each other."""
     workload = workloads.usual()
     operators = [made(subject, workload, how) for how in ("left", "anti")]
     outputs: list[list[pa.RecordBatch]] = [[], []]
@@ -178,7 +178,7 @@ def check_unknown_columns(subject: SemiStreamSubject) -> None:
 
 
 @SEMI_STREAM.check()
-def check_key_that_is_none(subject: SemiStreamSubject) -> None:
+def check_on_must_name_the_key(subject: SemiStreamSubject) -> None:
     """`on` must name the master's key."""
     with pytest.raises(SchemaError, match="price"):
         subject.make(workloads.usual().snapshot, on="price")
@@ -206,7 +206,7 @@ def check_key_of_another_type(subject: SemiStreamSubject) -> None:
 
 @SEMI_STREAM.check()
 def check_name_taken_twice(subject: SemiStreamSubject) -> None:
-    """The suffix makes a name that is there already."""
+    """The suffix produces a name that already exists."""
     operator = made(subject, workloads.usual())
     stream = pa.table({"k": [1], "price": [2], "price_master": [3]})
     with pytest.raises(SchemaError, match="price_master"):
@@ -223,7 +223,7 @@ def check_range_without_order(subject: SemiStreamSubject, key: str) -> None:
 
 @SEMI_STREAM.check()
 def check_refused_batch_changes_nothing(subject: SemiStreamSubject) -> None:
-    """A batch that was refused leaves the rows around it alone."""
+    """A rejected batch has no effect on the rows around it."""
     workload = workloads.usual()
     operator = made(subject, workload)
     stranger = pa.table({"product": np.arange(3)}).to_batches()[0]

@@ -1,4 +1,4 @@
-"""No byte beyond the budget, the same rows with every budget, and an honest word when it is too small."""
+"""The budget is never exceeded, every budget gives the same rows, and one that is too small is an error."""
 
 import re
 from contextlib import suppress
@@ -90,7 +90,7 @@ def numbers_in(text: str) -> list[int]:
 
 @SEMI_STREAM.check(row_bytes=(5_000, 60_000, 1_000_000), how=("inner", "anti"))
 def check_wide_stream_rows(subject: SemiStreamSubject, row_bytes: int, how: str) -> None:
-    """A stream row that the budget cannot hold: the right rows, or an error naming a budget that works."""
+    """A stream row too wide for the budget: correct results, or an error that names a sufficient budget."""
     widths = [row_bytes if i % 7 == 3 else 5 for i in range(20)]
     stream = numbered(
         pa.table({"k": pa.array(np.arange(20) * 60), "note": ["n" * width for width in widths]})
@@ -109,7 +109,7 @@ def check_wide_stream_rows(subject: SemiStreamSubject, row_bytes: int, how: str)
 
 @SEMI_STREAM.check(row_bytes=(1, 50, 2_000), budget=("+0", "+25 %", "+300 %"), batch_rows=(100, 1_000))
 def check_row_widths(subject: SemiStreamSubject, row_bytes: int, budget: str, batch_rows: int) -> None:
-    """Rows of ordinary width, many times what the budget holds."""
+    """Rows of ordinary width, many times more than the budget holds."""
     base = workloads.large()
     stream = base.stream.append_column(
         "note", strings(len(base.stream), np.random.default_rng(0), row_bytes + 1)
@@ -120,8 +120,8 @@ def check_row_widths(subject: SemiStreamSubject, row_bytes: int, budget: str, ba
 
 
 @SEMI_STREAM.check()
-def check_too_little_is_not_lost(subject: SemiStreamSubject) -> None:
-    """An operator whose construction failed holds nothing that would disturb the next one."""
+def check_failed_construction_leaves_nothing(subject: SemiStreamSubject) -> None:
+    """An operator whose construction failed does not affect the next one."""
     workload = workloads.usual()
     with suppress(BudgetError):
         subject.make(workload.snapshot, memory=1, on="k")
@@ -130,7 +130,7 @@ def check_too_little_is_not_lost(subject: SemiStreamSubject) -> None:
 
 @SEMI_STREAM.check(input_rows=(1, 10, 100_000), stream_rows=(1, 10, 100_000), needs=["thresholds"])
 def check_thresholds(subject: SemiStreamSubject, input_rows: int, stream_rows: int) -> None:
-    """Rows gathered before work starts: a matter of speed alone."""
+    """How many rows are collected before work starts affects speed only."""
     options: dict[str, Any] = {"input_rows": input_rows, "stream_rows": stream_rows}
     workload = workloads.usual()
     assert_exact(subject, workload, workload.batches(50), how="left", **options)

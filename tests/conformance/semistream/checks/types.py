@@ -1,4 +1,4 @@
-"""Every key type and every payload type goes through unchanged."""
+"""Keys of every type match, and columns of every type come back unchanged."""
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +61,7 @@ def check_widened_key(subject: SemiStreamSubject, key: str) -> None:
     over_types=True,
 )
 def check_hash_collisions(subject: SemiStreamSubject, how: str, hash_bits: int, key: str) -> None:
-    """Keys that differ are kept apart though their hashes agree."""
+    """Different keys with equal hashes do not match."""
     base = workloads.of_key_type(key)
     held = colliding(base.snapshot, hash_bits)
     assert_exact(subject, Workload(f"collisions {key}", held, base.stream, base.predicate), how=how)
@@ -83,7 +83,7 @@ def check_payload_types_least(subject: SemiStreamSubject, how: str, batch_rows: 
 
 @SEMI_STREAM.check(how=("left", "anti"))
 def check_dictionaries(subject: SemiStreamSubject, how: str) -> None:
-    """Dictionary columns of the stream stay so, those of the master come out plain."""
+    """Dictionary columns of the stream keep their encoding, those of the master are decoded."""
     words = pa.array(["red", "green", None, "blue"] * 60).dictionary_encode()
     held = snapshot(pa.table({"k": pa.array(np.arange(240)), "colour": words}), "k")
     stream = numbered(pa.table({"k": pa.array(np.arange(0, 480, 2)), "colour": words, "tone": words}))
@@ -93,7 +93,7 @@ def check_dictionaries(subject: SemiStreamSubject, how: str) -> None:
 
 @SEMI_STREAM.check(how=("left", "semi"))
 def check_extension_types(subject: SemiStreamSubject, how: str) -> None:
-    """A type of one's own, on both sides."""
+    """An extension type on both sides."""
     ids = pa.ExtensionArray.from_storage(
         pa.uuid(), pa.array([bytes([i]) * 16 for i in range(120)], pa.binary(16))
     )
@@ -104,7 +104,7 @@ def check_extension_types(subject: SemiStreamSubject, how: str) -> None:
 
 @SEMI_STREAM.check(how=("left", "anti"))
 def check_changing_dictionaries(subject: SemiStreamSubject, how: str) -> None:
-    """Every batch brings a dictionary of its own."""
+    """Every batch has its own dictionary."""
     held = workloads.products(np.arange(100))
     parts = []
     for start in range(0, 90, 30):
@@ -117,7 +117,7 @@ def check_changing_dictionaries(subject: SemiStreamSubject, how: str) -> None:
 
 @SEMI_STREAM.check(how=("inner", "left"))
 def check_master_encodings(subject: SemiStreamSubject, how: str) -> None:
-    """Views and run-ends in the source of the master come out plain."""
+    """View and run-end encoded columns of the master's source are decoded."""
     text = [f"{i:040}" for i in range(200)]
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([50, 120, 200], pa.int32()), pa.array(["a", None, "c"]))
     source = pa.table({"k": pa.array(np.arange(200)), "v": pa.array(text, pa.string_view()), "r": runs})
@@ -138,7 +138,7 @@ def check_stream_views(subject: SemiStreamSubject, how: str) -> None:
 
 @SEMI_STREAM.check(offset=(1, 3, 8, 64))
 def check_slices(subject: SemiStreamSubject, offset: int) -> None:
-    """Batches that begin inside their buffers, at bit offsets too."""
+    """Batches that are slices of larger buffers, also at bit offsets."""
     base = workloads.of_payload_types()
     stream = base.stream.combine_chunks().slice(offset, 50)
     workload = Workload(f"slice at {offset}", base.snapshot, stream, base.predicate)
@@ -147,7 +147,7 @@ def check_slices(subject: SemiStreamSubject, offset: int) -> None:
 
 @SEMI_STREAM.check(how=("left", "semi"), least=(True, False))
 def check_large_master_rows(subject: SemiStreamSubject, how: str, least: bool) -> None:
-    """Rows larger than a page, alone and among small ones, with unique and repeated keys."""
+    """Rows larger than a page, alone and among small ones, with repeated keys."""
     sizes = [10, 100_000, 10, 10, 5_000, 9_000, 20_000, 1] * 6
     keys = np.repeat(np.arange(16), 3)
     held = snapshot(pa.table({"k": pa.array(keys), "text": ["x" * size for size in sizes]}), "k")

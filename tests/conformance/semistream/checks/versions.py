@@ -1,4 +1,4 @@
-"""Every stream row is answered from one version of the master, one that was current while it waited."""
+"""Every stream row is answered from a single version, one that was current while the row was pending."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Rows = dict[int, Counter[int]]
 
 @dataclass
 class History:
-    """Which versions may explain each stream row: from its push to its last answer."""
+    """The versions that may explain each stream row: those current from its push to its last result."""
 
     versions: list[Snapshot]
     pushed: dict[int, int]
@@ -42,7 +42,7 @@ class History:
         return history
 
     def allowed(self, rid: int) -> range:
-        # A row that gave nothing may have been answered at any time up to the end.
+        # A row without results may have been answered at any time up to the end.
         return range(self.pushed[rid], self.answered.get(rid, len(self.versions) - 1) + 1)
 
 
@@ -132,15 +132,15 @@ def check_updates_range(subject: SemiStreamSubject, how: str) -> None:
 
 @SEMI_STREAM.check(how=HOWS)
 def check_updates_groups(subject: SemiStreamSubject, how: str) -> None:
-    """Groups over many pages grow, shrink and vanish."""
+    """Groups that span many pages grow, shrink and disappear."""
     base = workloads.groups()
     refreshes: list[Item] = [Refresh(version) for version in workloads.versions_of_groups()]
     assert_versions_explain(subject, base, shuffled_in([*base.batches(9)], refreshes, 2), how)
 
 
 @SEMI_STREAM.check(how=("left", "anti"))
-def check_update_seen_at_once(subject: SemiStreamSubject, how: str) -> None:
-    """A row pushed after the refresh sees the new version, though its page was hot before."""
+def check_refresh_is_seen_at_once(subject: SemiStreamSubject, how: str) -> None:
+    """A row pushed after the refresh sees the new version, even if its page was cached."""
     first = workloads.products(np.arange(1000))
     changes = pa.table(
         {
@@ -171,7 +171,7 @@ def check_update_to_empty_and_back(subject: SemiStreamSubject) -> None:
 
 @SEMI_STREAM.check()
 def check_refresh_without_rows(subject: SemiStreamSubject) -> None:
-    """New versions before the first batch, one after the other, and the same one again."""
+    """Several refreshes before the first batch, one of them to the same version."""
     workload = workloads.changing()
     versions = workloads.versions_of_changing()
     script = [Refresh(versions[0]), Refresh(versions[1]), Refresh(versions[1]), *workload.batches(300)]

@@ -1,4 +1,4 @@
-"""The results are the oracle's, in whatever order and batches the inputs arrive."""
+"""Results equal the oracle's, in whatever order and batches the inputs arrive."""
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,7 @@ def check_oracle(subject: StreamJoinSubject, workload: str, order: str) -> None:
 
 @STREAM_JOIN.check(workload=EQUAL)
 def check_oracle_in_memory(subject: StreamJoinSubject, workload: str) -> None:
-    """What fits in memory is never written."""
+    """Inputs that fit in memory are not spilled."""
     held = getattr(workloads, workload)()
     found, metrics = answer(subject, held, memory=AMPLE)
     assert_same_rows(found, subject.expected(held), workload)
@@ -89,7 +89,7 @@ def check_no_batches(subject: StreamJoinSubject, pauses: int) -> None:
 
 @STREAM_JOIN.check(side=SIDES)
 def check_one_side_empty(subject: StreamJoinSubject, side: str) -> None:
-    """Rows without partners come and go; there is no result, and no batch without rows either."""
+    """Rows of one side alone produce no results, not even empty batches."""
     held = workloads.usual()
     join = subject.make(held)
     script: list[Arrival] = [*by_side(held)[side]]
@@ -99,7 +99,7 @@ def check_one_side_empty(subject: StreamJoinSubject, side: str) -> None:
 
 @STREAM_JOIN.check(side=SIDES, where=MEMORY)
 def check_side_ends_early(subject: StreamJoinSubject, side: str, where: str) -> None:
-    """One input ends before most of the other has come."""
+    """One input ends before most of the other has arrived."""
     held = workloads.usual()
     other = "right" if side == "left" else "left"
     rows = by_side(held)
@@ -110,7 +110,7 @@ def check_side_ends_early(subject: StreamJoinSubject, side: str, where: str) -> 
 
 @STREAM_JOIN.check(needs=["spill"], every=(1, 3), seconds=(0.01, 0.3), order=("in turn", "left first"))
 def check_pauses(subject: StreamJoinSubject, every: int, seconds: float, order: str) -> None:
-    """Work on disk is begun, interrupted by rows and taken up again."""
+    """Joining on disk starts, is interrupted by arriving rows and resumes."""
     held = workloads.usual()
     assert_exact(subject, held, with_pauses(held.script(order=order), every, seconds))
 
@@ -130,7 +130,7 @@ def check_long_pause_joins_what_is_on_disk(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check(where=MEMORY)
 def check_offer_while_results_are_consumed(subject: StreamJoinSubject, where: str) -> None:
-    """Rows offered between two results are joined like all others, or refused and offered again."""
+    """Rows offered between two results are joined like all others; refused ones are offered again."""
     held = workloads.usual()
     join = subject.make(held, **MEMORY[where])
     rows = {name: list(batches) for name, batches in by_side(held, 5).items()}
@@ -163,7 +163,7 @@ def by_side(held: Workload, batch_rows: int = 40) -> dict[str, list[tuple[str, p
 
 
 def _offered(join: Join, rows: list[tuple[str, pa.RecordBatch]]) -> int:
-    """Offer the next batch; how many were taken."""
+    """Offer the next batch; 1 if it was accepted, else 0."""
     if rows and join.offer(*rows[0]):
         del rows[0]
         return 1
@@ -184,7 +184,7 @@ def check_range_shape(subject: StreamJoinSubject, shape: str) -> None:
 
 @STREAM_JOIN.check()
 def check_other_names(subject: StreamJoinSubject) -> None:
-    """The key has another name on the left, where another column has the name of the right's key."""
+    """The left names its key differently, and has another column with the name of the right's key."""
     left, right = workloads.usual().inputs.values()
     left = left.rename_columns(["product", "k", "note"])
     assert_exact(subject, two("renamed", (left, right), Predicate({"product": "k"})))
@@ -192,7 +192,7 @@ def check_other_names(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check()
 def check_composite_names(subject: StreamJoinSubject) -> None:
-    """One key column has the same name on both sides, one has not."""
+    """One key column has the same name on both sides, the other does not."""
     left, right = workloads.composite_key().inputs.values()
     left = left.rename_columns(["a", "label", "l_number", "note"])
     assert_exact(subject, two("composite", (left, right), Predicate({"a": "a", "label": "b"})))
@@ -233,7 +233,7 @@ def check_names_tell_the_relation(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check(chosen=((0,), (1, 3), (4, 0)))
 def check_columns(subject: StreamJoinSubject, chosen: tuple[int, ...]) -> None:
-    """Results have the chosen columns alone, in the order in which all would come."""
+    """Results have only the chosen columns, in their usual order."""
     held = workloads.usual()
     whole = subject.expected(held)
     names = [whole.column_names[at] for at in chosen]
@@ -243,7 +243,7 @@ def check_columns(subject: StreamJoinSubject, chosen: tuple[int, ...]) -> None:
 
 @STREAM_JOIN.check()
 def check_key_alone(subject: StreamJoinSubject) -> None:
-    """Neither side has more than its key."""
+    """Neither side has any column but its key."""
     left = pa.table({"k": np.arange(300) % 90})
     right = pa.table({"k": np.arange(0, 200, 2)})
     assert_exact(subject, two("keys alone", (left, right), Predicate("k"), spills=False))

@@ -1,4 +1,4 @@
-"""From construction to close: results in time, metrics, bad input, and what is left after an error."""
+"""From construction to close: early results, metrics, bad input, and behavior after errors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ COUNTERS = (
 
 @STREAM_JOIN.check(pause_every=(1, 3))
 def check_run(subject: StreamJoinSubject, pause_every: int) -> None:
-    """`run` over batches, pauses and the end of an input gives the same rows, within budget all along."""
+    """`run` over batches, pauses and the end of an input returns the same rows, within the budget."""
     held = workloads.usual()
     ended: list[Arrival] = [("left", None)]
     join = subject.make(held)
@@ -56,7 +56,7 @@ def check_run_of_nothing(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check(workload=("usual", "hot_key"), where=MEMORY)
 def check_metrics(subject: StreamJoinSubject, workload: str, where: str) -> None:
-    """Counters never fall, and in the end say what happened."""
+    """Counters never decrease, and their final values are right."""
     held = getattr(workloads, workload)()
     join = subject.make(held, **MEMORY[where])
     before: dict[str, Any] = dict.fromkeys(COUNTERS, 0)
@@ -78,7 +78,7 @@ def check_metrics(subject: StreamJoinSubject, workload: str, where: str) -> None
 
 @STREAM_JOIN.check(needs=["early"], order=("in turn", "left first"))
 def check_results_come_as_soon_as_their_rows(subject: StreamJoinSubject, order: str) -> None:
-    """Where memory holds everything, nothing is left for pauses or for the end."""
+    """If memory holds everything, all results are online."""
     held = workloads.usual()
     join = subject.make(held, memory=AMPLE)
     given = sum(len(b) for item in held.script(order=order) for b in results_of(join, item))
@@ -90,7 +90,7 @@ def check_results_come_as_soon_as_their_rows(subject: StreamJoinSubject, order: 
 
 @STREAM_JOIN.check(needs=["spill"])
 def check_results_come_before_the_end(subject: StreamJoinSubject) -> None:
-    """Also where memory holds a small part of the inputs."""
+    """Even if memory holds only a small part of the inputs."""
     held = workloads.hot_key()
     join = subject.make(held)
     given = sum(len(batch) for item in held.script() for batch in results_of(join, item))
@@ -112,7 +112,7 @@ def check_close_twice(subject: StreamJoinSubject) -> None:
 
 
 def assert_ended(join: Join) -> None:
-    """No call is taken any more, but for `close` and questions."""
+    """Every call but `metrics` and `close` is refused."""
     held = workloads.usual()
     batch = held.inputs["left"].to_batches()[0]
     for call in (lambda: join.push("left", batch), lambda: join.idle(0.1), join.finish):
@@ -131,7 +131,7 @@ def check_use_after_finish(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check()
 def check_use_after_close(subject: StreamJoinSubject) -> None:
-    """Results that were asked for before are not given afterwards as if nothing were missing."""
+    """Results requested before `close` raise an error after it, rather than end early."""
     held = workloads.usual()
     join = subject.make(held)
     for item in held.script()[:5]:
@@ -145,7 +145,7 @@ def check_use_after_close(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check()
 def check_use_after_error(subject: StreamJoinSubject) -> None:
-    """Where the source fails, so do the results, and the caller begins anew."""
+    """An error of the source reaches the caller, who can start over with a new join."""
     held = workloads.usual()
 
     def failing() -> Iterator[Arrival]:
@@ -164,7 +164,7 @@ def check_use_after_error(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check()
 def check_results_must_be_consumed_first(subject: StreamJoinSubject) -> None:
-    """A call while results of the one before are left is refused; those come nevertheless."""
+    """A call is refused while results of the previous one are pending, which are still returned."""
     held = workloads.shape("all keys equal")
     join = subject.make(held, memory=AMPLE)
     first, second = (item for item in held.script(100) if isinstance(item, tuple))
@@ -182,7 +182,7 @@ def check_results_must_be_consumed_first(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check()
 def check_two_at_once(subject: StreamJoinSubject) -> None:
-    """Two joins of the same inputs know nothing of each other."""
+    """Two joins of the same inputs do not affect each other."""
     held = workloads.usual()
     joins = [subject.make(held) for _ in range(2)]
     outputs: list[list[pa.RecordBatch]] = [[], []]
@@ -237,7 +237,7 @@ def check_keys_of_unlike_types(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check(needs=["two inputs"])
 def check_name_taken_twice(subject: StreamJoinSubject) -> None:
-    """The suffix makes a name that is there already."""
+    """The suffix produces a name that already exists."""
     left, right = workloads.usual().inputs.values()
     left = left.rename_columns(["k", "note_right", "note"])
     with pytest.raises(SchemaError, match="note_right"):
@@ -260,7 +260,7 @@ def check_range_of_two_keys(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check()
 def check_refused_batch_changes_nothing(subject: StreamJoinSubject) -> None:
-    """A batch with other columns is refused; the rows around it are joined as if it had not come."""
+    """A rejected batch has no effect on the rows around it."""
     held = workloads.usual()
     stranger = pa.record_batch({"product": [1, 2, 3]})
     join = subject.make(held)

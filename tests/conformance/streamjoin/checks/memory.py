@@ -1,4 +1,4 @@
-"""Never a byte beyond the budget, the same results with every budget, and an error that names the least."""
+"""The budget is never exceeded, every budget gives the same results, and errors name the least one."""
 
 from contextlib import suppress
 
@@ -26,7 +26,7 @@ WORKLOADS = ("usual", "string_key", "usual_within", "usual_between", "chain")
 
 
 def rung(subject: StreamJoinSubject, workload: Workload, step: str) -> int:
-    """A budget from the least that works up."""
+    """A budget at or above the least that works."""
     least = subject.least(workload)
     if step.endswith("%"):
         return least + least * int(step.strip("+ %")) // 100
@@ -60,7 +60,7 @@ def check_least_batch_rows(subject: StreamJoinSubject, batch_rows: int) -> None:
 
 @STREAM_JOIN.check(missing_bytes=(1, 1024, None), workload=WORKLOADS)
 def check_below_least(subject: StreamJoinSubject, missing_bytes: int | None, workload: str) -> None:
-    """The error says how much would do, and that does."""
+    """The error names the least budget, and that budget works."""
     held = getattr(workloads, workload)()
     if not set(needs_of(held)) <= subject.able:
         return
@@ -73,7 +73,7 @@ def check_below_least(subject: StreamJoinSubject, missing_bytes: int | None, wor
 
 
 def needs_of(workload: Workload) -> list[str]:
-    """What a join must be able to do for it."""
+    """What a join must be able to do to run it."""
     ranges = ["range"] if any(link.predicate.is_range for link in workload.links) else []
     return [*ranges, *(["many inputs"] if len(workload.inputs) > 2 else [])]
 
@@ -93,9 +93,9 @@ def check_least_shape(subject: StreamJoinSubject, shape: str) -> None:
     assert_exact(subject, held, memory=subject.least(held))
 
 
-@STREAM_JOIN.check(needs=["spill"], row_bytes=(5_000, 60_000), side=("left", "right"))
+@STREAM_JOIN.check(needs=["spill"], row_bytes=(25_000, 60_000), side=("left", "right"))
 def check_wide_row(subject: StreamJoinSubject, row_bytes: int, side: str) -> None:
-    """A row too wide for the budget is refused, the join goes on, and the error says what would be enough."""
+    """A row too wide for the budget is refused, the join goes on, and the error names enough memory."""
     held = workloads.shape("all keys equal")
     wide = with_wide_row(by_side(held, 10)[side][0][1], row_bytes)
     join = subject.make(held)
@@ -120,7 +120,7 @@ def check_wide_row(subject: StreamJoinSubject, row_bytes: int, side: str) -> Non
 
 
 def with_wide_row(batch: pa.RecordBatch, row_bytes: int) -> pa.RecordBatch:
-    """The batch with a note of so many bytes in one of its rows."""
+    """The batch with a note of `row_bytes` bytes in one row."""
     at = batch.schema.names.index("note")
     notes = ["w" * (row_bytes if row == 5 else 9) for row in range(len(batch))]
     return batch.set_column(at, batch.schema.field(at), pa.array(notes))
@@ -136,7 +136,7 @@ def check_row_widths(subject: StreamJoinSubject, row_bytes: int, budget: str) ->
 
 @STREAM_JOIN.check()
 def check_failed_construction_leaves_nothing(subject: StreamJoinSubject) -> None:
-    """A join that could not be made does not disturb the next one."""
+    """A join whose construction failed does not affect the next one."""
     held = workloads.usual()
     with suppress(BudgetError):
         subject.make(held, memory=1)

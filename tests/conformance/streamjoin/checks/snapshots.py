@@ -1,4 +1,4 @@
-"""A snapshot is all there is to know: whoever goes on from it gives exactly what is missing."""
+"""A snapshot is complete: a join restored from it returns exactly the results that are missing."""
 
 from collections.abc import Iterable
 
@@ -28,7 +28,7 @@ COUNTERS = (
 def assert_exact_over_snapshots(
     subject: StreamJoinSubject, workload: Workload, script: Iterable[Arrival], where: str
 ) -> None:
-    """After every item, another join goes on from a snapshot; results and counters are as if it were one."""
+    """Replacing the join by a restored one after every item changes neither results nor counters."""
     join = subject.make(workload, **MEMORY[where])
     found: list[pa.RecordBatch] = []
     for item in script:
@@ -45,7 +45,7 @@ def assert_exact_over_snapshots(
 
 
 def successor(subject: StreamJoinSubject, workload: Workload, join: Join, where: str) -> Join:
-    """A new join that goes on from a snapshot of this one, which is closed."""
+    """A new join restored from a snapshot of this one, which is closed."""
     after = subject.make(workload, **MEMORY[where])
     after.restore(list(join.snapshot()))
     told = [{name: each.metrics()[name] for name in COUNTERS} for each in (join, after)]
@@ -63,7 +63,7 @@ def check_restored_after_every_batch(subject: StreamJoinSubject, order: str, whe
 
 @STREAM_JOIN.check(seconds=(0.03, 0.3))
 def check_restored_after_every_pause(subject: StreamJoinSubject, seconds: float) -> None:
-    """Also in the middle of what a pause has begun on disk."""
+    """Also in the middle of work on disk that a pause started."""
     held = workloads.hot_key()
     assert_exact_over_snapshots(subject, held, with_pauses(held.script(), 2, seconds), "on disk")
 
@@ -97,7 +97,7 @@ def check_restored_after_the_end_of_a_side(subject: StreamJoinSubject, side: str
 
 @STREAM_JOIN.check()
 def check_snapshot_changes_nothing(subject: StreamJoinSubject) -> None:
-    """A join goes on after its state was written down, as if that had not been."""
+    """Taking a snapshot has no effect on the join."""
     held = workloads.usual()
     join = subject.make(held)
     found: list[pa.RecordBatch] = []

@@ -1,4 +1,4 @@
-"""Every key type matches as it should, and every column comes back as it was."""
+"""Keys of every type match, and columns of every type come back unchanged."""
 
 from unittest.mock import patch
 
@@ -50,7 +50,7 @@ def check_widened_key(subject: StreamJoinSubject, key: str) -> None:
     hash_bits=(1, 4), key=("string", "int32+string", "decimal_38", "float64+binary"), over_types=True
 )
 def check_hash_collisions(subject: StreamJoinSubject, hash_bits: int, key: str) -> None:
-    """Keys that differ are kept apart though their hashes agree."""
+    """Different keys with equal hashes do not match."""
     held = workloads.of_key_type(key)
     real = KeyCodec.of
 
@@ -87,7 +87,7 @@ def check_dictionaries(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check()
 def check_changing_dictionaries(subject: StreamJoinSubject) -> None:
-    """Every batch has a dictionary of its own."""
+    """Every batch has its own dictionary."""
     script: list[Arrival] = []
     sides: dict[str, list[pa.Table]] = {"left": [], "right": []}
     for start in range(0, 300, 30):
@@ -102,7 +102,7 @@ def check_changing_dictionaries(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check()
 def check_extension_types(subject: StreamJoinSubject) -> None:
-    """A type of the caller's own, on both sides."""
+    """An extension type on both sides."""
     storage = pa.array([number.to_bytes(16, "big") for number in range(300)], pa.binary(16))
     ids = pa.ExtensionArray.from_storage(pa.uuid(), storage)
     left = rows_of({"k": np.arange(300), "id": ids}, "l", 0)
@@ -120,7 +120,7 @@ def check_views(subject: StreamJoinSubject) -> None:
 
 @STREAM_JOIN.check(offset=(1, 3, 8, 64))
 def check_slices(subject: StreamJoinSubject, offset: int) -> None:
-    """Batches that begin inside their buffers, at bit offsets too."""
+    """Batches that are slices of larger buffers, also at bit offsets."""
     sides = [table.combine_chunks().slice(offset) for table in workloads.of_payload_types().inputs.values()]
     held = two(f"slice at {offset}", sides, Predicate("k"), spills=False)
     assert_exact(subject, held, held.script(11))

@@ -1,4 +1,4 @@
-"""All checks for joins of a stream with a master: importing this package registers them."""
+"""All checks for joins of a stream with a master: importing this module registers them."""
 
 from tests.conformance.semistream.checks import exact, life, memory, types, versions
 

@@ -1,4 +1,4 @@
-"""All checks for joins of streams: importing this package registers them."""
+"""All checks for joins of streams: importing this module registers them."""
 
 from tests.conformance.streamjoin.checks import exact, life, memory, snapshots, types
 
