@@ -241,8 +241,12 @@ def reach_of(kind: pa.DataType) -> Any:
         return 0.25
     if pa.types.is_decimal(kind):
         return Decimal("12.5")
+    if pa.types.is_date(kind):
+        return timedelta(days=200)
+    if pa.types.is_time(kind):
+        return timedelta(seconds=900)
     if pa.types.is_temporal(kind):
-        return timedelta(days=200) if pa.types.is_date(kind) else timedelta(seconds=900)
+        return {"s": 1, "ms": 10**-3, "us": 10**-6, "ns": 10**-9}[kind.unit] * timedelta(seconds=4 * 10**7)
     return (integer_bounds(kind)[1] - integer_bounds(kind)[0]) // 40
 
 

@@ -130,8 +130,9 @@ def conditions_of(link: Link) -> list[str]:
         return [f"{one} = {other}" for one, other in pairs]
     ((one, other),) = pairs
     within = predicate.within
-    reach = f"interval '{within.total_seconds():.0f} seconds'" if isinstance(within, timedelta) else within
-    return [f"abs({one} - {other}) <= {reach}"]
+    if isinstance(within, timedelta):
+        within = f"interval '{within // timedelta(microseconds=1)} microseconds'"
+    return [f"abs({one} - {other}) <= {within}"]
 
 
 _SPILLING = frozenset({"two inputs", "spill", "early"})
@@ -141,20 +142,21 @@ REFERENCES = (
     StreamJoinSubject("StreamReference", Reference, _REACTIVE | {"range"}, all_types=True),
     StreamJoinSubject("ManyReference", ManyReference, _MANY | {"reactive"}),
 )
+# RPJ has the probing of XJoin and the merging of hash-merge join; MJoin is MINER but for what it flushes.
 JOINS = [
     *REFERENCES,
     StreamJoinSubject(
         "DINER", DINER, _REACTIVE | {"range"}, all_types=True, leads=True, options={"max_outer": 3}
     ),
     StreamJoinSubject("SymmetricHashJoin", SymmetricHashJoin, frozenset({"two inputs", "early"})),
-    StreamJoinSubject("XJoin", XJoin, _REACTIVE),
+    StreamJoinSubject("XJoin", XJoin, _REACTIVE, quick_one_in=24),
     StreamJoinSubject(
         "ProgressiveMergeJoin", ProgressiveMergeJoin, frozenset({"two inputs", "spill", "range"})
     ),
-    StreamJoinSubject("HashMergeJoin", HashMergeJoin, _REACTIVE, options={"fan_in": 3}),
+    StreamJoinSubject("HashMergeJoin", HashMergeJoin, _REACTIVE, quick_one_in=24, options={"fan_in": 3}),
     StreamJoinSubject("RPJ", RPJ, _REACTIVE, options={"fan_in": 3}),
     StreamJoinSubject("MINER", MINER, _MANY | {"reactive", "range"}, leads=True, options={"max_outer": 3}),
-    StreamJoinSubject("MJoin", MJoin, _MANY | {"range"}),
+    StreamJoinSubject("MJoin", MJoin, _MANY | {"range"}, quick_one_in=24),
 ]
 
 

@@ -113,7 +113,7 @@ class Entry:
 def swept(entries, hand, first, last, wanted):
     """Chosen entries and the new hand: the clock goes around the keys of the range, twice at most."""
     ring = [entry for entry in entries if first <= entry.key <= last]
-    chosen: list[int] = []
+    chosen: list[Entry] = []
     if not ring:
         return chosen, hand
     at = 0

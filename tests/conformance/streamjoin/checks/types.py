@@ -123,4 +123,4 @@ def check_slices(subject: StreamJoinSubject, offset: int) -> None:
     """Batches that are slices of larger buffers, also at bit offsets."""
     sides = [table.combine_chunks().slice(offset) for table in workloads.of_payload_types().inputs.values()]
     held = two(f"slice at {offset}", sides, Predicate("k"), spills=False)
-    assert_exact(subject, held, held.script(11))
+    assert_exact(subject, held, held.script(31))
