@@ -13,18 +13,18 @@ from adjoin.errors import AdjoinError, ArenaError, CorruptionError
 from adjoin.kernels.types import Array
 from adjoin.master.index import CheckedIndex
 from adjoin.master.master import Master
-from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_columns import Places
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.portions import portions
-from adjoin.semistream.base.paged import PagedJoin
+from adjoin.semistream.base.join import JoinParts
+from adjoin.semistream.base.queue import QueueRoom
 from adjoin.semistream.base.spec import JoinSpec
 from adjoin.semistream.frontstage.cache_sizes import CacheSizes
 from adjoin.semistream.frontstage.key_table import KeyTable
 from adjoin.semistream.frontstage.pairs_by_key import PairsByKey, TurnCounts, pairs_by_key
-from adjoin.semistream.frontstage.rows_by_key import Groups
+from adjoin.semistream.frontstage.rows_by_key import RowsByKey
 from adjoin.semistream.frontstage.tuple_cache import TupleCache
-from adjoin.semistream.pages.resident import GUEST, Residence
+from adjoin.semistream.pages.resident import LENT_ACCOUNT
 from adjoin.semistream.pages.same_pages import is_changed
 
 _LEAST_ROW_BYTES, _KEY_BYTES = 16, 8
@@ -33,13 +33,11 @@ _STEADY = 1.5
 
 
 class FrontCache:
-    """Rows of the master for a front stage, in memory that it shares with the join behind.
+    """The cached master rows of a front stage, in memory that it shares with the join behind.
 
     Args:
-        join: The join behind.
-        pages: Its pages.
-        budget: Its budget; this class keeps the account "front".
-        spec: The join.
+        parts: What the join is made of; this class keeps the account "front" of its budget.
+        room: The memory of the queue in which its rows wait; None if there is no queue.
         least_bytes: What the join needs in any case.
         share: The part of all other memory that the cache may take at most.
         memory: Where the rows lie. If it outlives its users, rows that the last one left and that this
@@ -51,20 +49,18 @@ class FrontCache:
 
     def __init__(
         self,
-        join: PagedJoin,
-        pages: Residence,
-        budget: MemoryBudget,
-        spec: JoinSpec,
+        parts: JoinParts,
+        room: QueueRoom | None,
         least_bytes: int,
         share: float,
         memory: PageMemory,
     ) -> None:
-        self._join = join
-        self._pages = pages
-        self._budget = budget
-        self._spec = spec
+        self._pages = parts.pages
+        self._budget = parts.budget
+        self._spec = parts.spec
+        self._room = room
         self._share = share
-        self._most_bytes = int((budget.total_bytes - least_bytes) * share)
+        self._most_bytes = int((parts.budget.total_bytes - least_bytes) * share)
         self._memory = memory
         self.rows: TupleCache | None = None
         self._is_held = False
@@ -75,7 +71,7 @@ class FrontCache:
         if left is None or not self._can_resume(left):
             self._forget()
             self._open()
-        pages.guest = self
+        self._pages.lender = self
 
     def __len__(self) -> int:
         return 0 if self.rows is None else len(self.rows)
@@ -90,7 +86,7 @@ class FrontCache:
         sizes = CacheSizes.of(schema, self._most_bytes, row_bytes, self._memory)
         if sizes is not None and self._ask(sizes.fixed_bytes):
             self.rows = TupleCache(schema, sizes, self._ask, self._memory)
-            self._join.observe(self._observe)
+            self._pages.observer = self._observe
 
     def _forget(self) -> None:
         """Give all memory to the join behind."""
@@ -98,9 +94,9 @@ class FrontCache:
             self.rows.close()
             self.rows = None
         self._memory.empty()
-        self._join.observe(None)
-        self._budget.set(GUEST, 0)
-        self._join.cede(0)
+        self._pages.observer = None
+        self._budget.set(LENT_ACCOUNT, 0)
+        self._cede(0)
 
     def refresh(self, before: CheckedIndex) -> None:
         """The join behind goes on with another version; this was the index of the one before."""
@@ -129,7 +125,7 @@ class FrontCache:
         if self.rows is not None:
             self.rows.check_invariants()
             held_bytes = self.rows.bytes
-        assert self._budget.account(GUEST) == held_bytes
+        assert self._budget.account(LENT_ACCOUNT) == held_bytes
 
     # Rows that stay when the operator goes.
 
@@ -177,19 +173,29 @@ class FrontCache:
                     self.refresh(before.checked_index)
             except AdjoinError:
                 return False
-        self._join.observe(self._observe)
-        self._join.cede(rows.bytes)
+        self._pages.observer = self._observe
+        self._cede(rows.bytes)
         return True
 
     # Memory.
 
+    def _cede(self, wanted_bytes: int) -> None:
+        """Let the queue have this much less, as soon as enough rows have left."""
+        if self._room is not None:
+            self._room.ceded_bytes = wanted_bytes
+
+    @property
+    def _saved_bytes(self) -> float:
+        """Memory of the queue that is saved if a row need not wait; 0 if rows do not wait for memory."""
+        return 0.0 if self._room is None else self._room.row_bytes
+
     def _ask(self, more_bytes: int) -> bool:
         """Take so many bytes of the budget for the cache, at the cost of pages."""
-        self._join.cede(self._budget.account(GUEST) + more_bytes)
+        self._cede(self._budget.account(LENT_ACCOUNT) + more_bytes)
         with self.held():
             if not self._pages.make_room(more_bytes):
                 return False
-        self._budget.add(GUEST, more_bytes)
+        self._budget.add(LENT_ACCOUNT, more_bytes)
         return True
 
     @contextmanager
@@ -210,8 +216,8 @@ class FrontCache:
 
     def _give_back(self, rows: TupleCache, wanted_bytes: int) -> int:
         freed_bytes = rows.give_back(wanted_bytes)
-        self._budget.add(GUEST, -freed_bytes)
-        self._join.cede(self._budget.account(GUEST))
+        self._budget.add(LENT_ACCOUNT, -freed_bytes)
+        self._cede(self._budget.account(LENT_ACCOUNT))
         return freed_bytes
 
     # Rows come and go.
@@ -219,7 +225,7 @@ class FrontCache:
     def _observe(self, keys: Array, stream_row: Array, places: Places) -> None:
         """Cache the master's rows of keys that were seen often enough, and are not in memory anyway."""
         assert self.rows is not None
-        if self._join.waiting_row_bytes:
+        if self._saved_bytes:
             waited = ~self._pages.cache.is_cached(places.slots)
             keys, stream_row = keys[waited], stream_row[waited]
             places = Places(places.slots[waited], places.rows[waited])
@@ -229,8 +235,8 @@ class FrontCache:
         seen = self.rows.count(joined.keys, joined.times)
         chosen = (seen >= self.rows.least_seen) & ~self.rows.knows(joined.keys)
         heat = np.zeros(len(chosen), np.uint8)
-        if self._join.waiting_row_bytes:
-            times = self._this_turn.count(self._join.turn, joined, self.rows.counting_bytes)
+        if self._room is not None and self._saved_bytes:
+            times = self._this_turn.count(self._room.iterations, joined, self.rows.counting_bytes)
             chosen &= times >= self._times_worth(self.rows)(joined.rows)
             heat = np.minimum(times, KeyTable.most_heat).astype(np.uint8)
         chosen[chosen] = self._are_whole(joined, chosen, places)
@@ -240,7 +246,7 @@ class FrontCache:
 
     def _times_worth(self, rows: TupleCache) -> Callable[[Array], Array | float]:
         """How many stream rows at a time make so many master rows of a key worth their memory."""
-        saved_bytes = self._join.waiting_row_bytes
+        saved_bytes = self._saved_bytes
         return lambda count: rows.group_bytes(count) / saved_bytes if saved_bytes else 0.0
 
     def pass_on(self, stream_rows: int) -> None:
@@ -249,7 +255,7 @@ class FrontCache:
         What did not answer enough rows in a round gives its memory back.
         """
         self._passed_rows += stream_rows
-        if self.rows is None or self._passed_rows < self._join.rows_of_a_round:
+        if self.rows is None or self._room is None or self._passed_rows < self._room.rows_per_round:
             return
         self._passed_rows = 0
         worth = self._times_worth(self.rows)
@@ -267,11 +273,11 @@ class FrontCache:
         slots = places.slots[joined.pairs].astype(np.int64)
         pages = np.unique((owner << 32 | slots)[chosen[owner]]) >> 32
         here = np.bincount(pages, minlength=len(chosen))[chosen]
-        return (here == stop - start) & ((here == 1) | bool(self._join.waiting_row_bytes))
+        return (here == stop - start) & ((here == 1) | bool(self._saved_bytes))
 
     def _groups(
         self, schema: pa.Schema, joined: PairsByKey, chosen: Array, places: Places, heat: Array
-    ) -> Iterator[Groups]:
+    ) -> Iterator[RowsByKey]:
         """The master's rows of the chosen keys, as many at a time as the work of a step has room for."""
         pages = self._pages
         limit_bytes = pages.split.output_bytes // 4
@@ -291,7 +297,7 @@ class FrontCache:
             arrays = [pages.columns.take(column, some) for column in columns]
             key = pa.array(np.repeat(keys[begin:end], rows[begin:end]))
             batch = pa.RecordBatch.from_arrays([key, *arrays], schema=schema)
-            yield Groups(keys[begin:end], rows[begin:end], batch, heat[begin:end])
+            yield RowsByKey(keys[begin:end], rows[begin:end], batch, heat[begin:end])
 
 
 def _schema_of(master: Master, spec: JoinSpec) -> pa.Schema:

@@ -97,7 +97,7 @@ class PackedRows(RowSlots):
         return message
 
     def vouch(self, slots: Array) -> None:
-        """What was read from these slots was what had been put there; see `Residence.vouch`.
+        """What was read from these slots was what had been put there; see `ResidentPages.vouch`.
 
         Raises:
             CorruptionError: It was not.

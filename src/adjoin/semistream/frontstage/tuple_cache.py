@@ -1,6 +1,6 @@
 """Rows of the master that the stream wants most, packed side by side and found by key."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -16,7 +16,7 @@ from adjoin.operators.portions import portions
 from adjoin.semistream.frontstage.cache_sizes import CacheSizes
 from adjoin.semistream.frontstage.key_table import ON_THE_WAY, KeyTable
 from adjoin.semistream.frontstage.packed_rows import PackedRows
-from adjoin.semistream.frontstage.rows_by_key import Groups
+from adjoin.semistream.frontstage.rows_by_key import RowsByKey
 
 _ALMOST_EMPTY = 0.3
 """A table with so few of the keys that it may take is too long."""
@@ -84,7 +84,7 @@ class TupleCache:
         self._memory = memory or PageMemory()
         self._packed = PackedRows(schema, sizes.slots, sizes.slot_bytes, memory, found.get("packed"))
         self._table = KeyTable(sizes.first_entries, sizes.most_entries, memory, found.get("table"))
-        self._waiting: list[Groups] = []
+        self._waiting: list[RowsByKey] = []
         self._waiting_bytes = 0
         self._open: int = found.get("open", EMPTY)
         self._filled_bytes: int = found.get("filled_bytes", 0)
@@ -114,10 +114,9 @@ class TupleCache:
         """Where the buffers of the slots are."""
         return self._packed.columns
 
-    @property
-    def layout(self) -> list[Column]:
-        """The columns."""
-        return self._packed.layout
+    def layout_of(self, names: Sequence[str]) -> list[Column]:
+        """The columns with these names."""
+        return [self._packed.layout[self.schema.names.index(name)] for name in names]
 
     def _grow_table(self) -> bool:
         """Go on with a table twice as long, if that is possible."""
@@ -171,7 +170,7 @@ class TupleCache:
             self.least_seen = max(1, self.least_seen // 2)
         return self._table.count(keys, times)
 
-    def put(self, groups: Groups) -> None:
+    def put(self, groups: RowsByKey) -> None:
         """Take in rows of keys that it does not know, as far as the table has room for them.
 
         They can be found when there are enough of them beside those in the slot that was filled last.
@@ -193,7 +192,7 @@ class TupleCache:
         if self._waiting_bytes > _OFTEN * self._filled_bytes:
             self._flush()
 
-    def _wait(self, groups: Groups) -> None:
+    def _wait(self, groups: RowsByKey) -> None:
         self._waiting.append(groups)
         self._waiting_bytes += groups.bytes
 
@@ -202,7 +201,7 @@ class TupleCache:
         while self._waiting_bytes:
             if self._open == EMPTY and self._can_add():
                 self._open = self._packed.add()
-                self._fill(self._open, Groups.none(self.schema))
+                self._fill(self._open, RowsByKey.none(self.schema))
             if self._open != EMPTY:
                 self._fill_up(self._take_waiting())
             elif self._packed.turns:
@@ -210,23 +209,23 @@ class TupleCache:
             else:
                 self._table.remove(self._take_waiting().keys)
 
-    def _take_waiting(self) -> Groups:
-        waiting = Groups.joined(self._waiting)
+    def _take_waiting(self) -> RowsByKey:
+        waiting = RowsByKey.joined(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         return waiting
 
-    def _fill_up(self, waiting: Groups) -> None:
+    def _fill_up(self, waiting: RowsByKey) -> None:
         """Put rows beside those in the open slot; what finds no room goes on waiting."""
         held = self._take(self._entries_of(self._open))
         end = int(np.searchsorted(np.cumsum(waiting.sizes), self._packed.room_bytes - held.bytes, "right"))
         if end:
-            self._fill(self._open, Groups.joined([held, waiting.part(0, end)]))
+            self._fill(self._open, RowsByKey.joined([held, waiting.part(0, end)]))
         if end < len(waiting):
             self._open = EMPTY
             self._wait(waiting.part(end, len(waiting)))
         self.least_seen = max(1, self.least_seen // 2)
 
-    def _compete(self, slot: int, waiting: Groups) -> None:
+    def _compete(self, slot: int, waiting: RowsByKey) -> None:
         """Of the rows of a slot and those that wait, let those stay that were wanted most."""
         held = self._take(self._entries_of(slot))
         keys = np.concatenate([held.keys, waiting.keys])
@@ -241,7 +240,7 @@ class TupleCache:
         new -= len(held)
         held = held.chosen(old)  # one after the other: they can be large
         waiting = waiting.chosen(new)
-        held = Groups.joined([held, waiting])
+        held = RowsByKey.joined([held, waiting])
         del waiting
         self._fill(slot, held)
         if fitting:
@@ -251,7 +250,7 @@ class TupleCache:
         """Forget these keys."""
         self._table.remove(keys)
         if self._waiting:
-            waiting = Groups.joined(self._waiting)
+            waiting = RowsByKey.joined(self._waiting)
             left = waiting.chosen(np.flatnonzero(~np.isin(waiting.keys, keys)))
             self._waiting, self._waiting_bytes = [left], left.bytes
 
@@ -381,12 +380,12 @@ class TupleCache:
         entries = entries[self._table.slot[entries] == slot]
         return entries[np.argsort(self._table.row[entries])]
 
-    def _take(self, entries: Array) -> Groups:
+    def _take(self, entries: Array) -> RowsByKey:
         found = self._places(entries, self._table.key[entries])
         _, places = found.all()
         batch = self._packed.rows_at(places)
         self.vouch(found)
-        return Groups(found.keys, found.rows, batch, self._table.heat[entries])
+        return RowsByKey(found.keys, found.rows, batch, self._table.heat[entries])
 
     def _places(self, entries: Array, keys: Array) -> "CachedPlaces":
         """Copies of what the table says, if it can be."""
@@ -400,7 +399,7 @@ class TupleCache:
             raise self._memory.damage("the table of keys")
         return CachedPlaces(keys, slot, row, rows)
 
-    def _fill(self, slot: int, groups: Groups) -> None:
+    def _fill(self, slot: int, groups: RowsByKey) -> None:
         self._packed.fill(slot, groups.batch)
         self._filled_bytes = groups.bytes
         table = self._table

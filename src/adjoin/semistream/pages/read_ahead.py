@@ -12,7 +12,7 @@ from adjoin.master.index import PageIndex
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.semistream.pages.cache import ABSENT
 from adjoin.semistream.pages.read_plan import ReadPlan, cut_scans, make_plan
-from adjoin.semistream.pages.resident import Residence
+from adjoin.semistream.pages.resident import ResidentPages
 
 _MOST_FILES = 100
 """A process may have only so many files open; two waves and what is kept open stay well below."""
@@ -37,7 +37,7 @@ class _Reading:
     wait: Callable[[], None]
 
 
-def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wave]:
+def read_in_waves(pages: ResidentPages, wanted: Array, max_scan: int) -> Iterator[Wave]:
     """Read pages that are not cached, along the cheapest plan.
 
     A wave's pages stay on the landing until the next wave is asked for; then the most useful of them
@@ -68,7 +68,7 @@ def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wa
         yield from _read_oversize(pages, wanted, entries, chosen)
 
 
-def read_each(pages: Residence, wanted: Array) -> Iterator[Wave]:
+def read_each(pages: ResidentPages, wanted: Array) -> Iterator[Wave]:
     """Read a page for every entry, whether or not it was read before, each on its own."""
     entries = pages.index.take(wanted)
     order = np.argsort(pages.reader.position(entries), kind="stable")
@@ -86,7 +86,7 @@ def read_each(pages: Residence, wanted: Array) -> Iterator[Wave]:
 
 
 def _readings(
-    pages: Residence, wanted: Array, entries: PageIndex, order: Array, max_scan: int
+    pages: ResidentPages, wanted: Array, entries: PageIndex, order: Array, max_scan: int
 ) -> Iterator[_Reading]:
     """Begins to read a wave each time it is asked, in turn to each part of the landing."""
     if len(order) == 0:
@@ -133,7 +133,7 @@ def _arrive(under_way: list[_Reading], keep: "_Keep") -> Iterator[Wave]:
     keep.settle(reading.wave)
 
 
-def _read_oversize(pages: Residence, wanted: Array, entries: PageIndex, chosen: int) -> Iterator[Wave]:
+def _read_oversize(pages: ResidentPages, wanted: Array, entries: PageIndex, chosen: int) -> Iterator[Wave]:
     """A page larger than a slot has one place, is joined there, and is not cached."""
     page, entry = wanted[chosen : chosen + 1], entries.take(np.array([chosen]))
     slot = np.array([pages.arena.oversize_slot], np.int32)
@@ -145,7 +145,7 @@ def _read_oversize(pages: Residence, wanted: Array, entries: PageIndex, chosen: 
 class _Keep:
     """Decides, before anything is read, which pages will be cached at the end and which go for them."""
 
-    def __init__(self, pages: Residence, wanted: Array) -> None:
+    def __init__(self, pages: ResidentPages, wanted: Array) -> None:
         self._pages = pages
         self._wanted = wanted
         self._keep, self._remove = pages.cache.rank(wanted, pages.arena.capacity)

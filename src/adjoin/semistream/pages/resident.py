@@ -29,11 +29,10 @@ from adjoin.semistream.pages.split import (
     LandingRule,
     MemorySplit,
     least_bytes,
-    split_memory,
     two_waves,
 )
 
-GUEST = "front"
+LENT_ACCOUNT = "front"
 """The guest's account."""
 
 
@@ -41,7 +40,7 @@ _ALIKE = 1.5
 """Sizes that differ by less are the same."""
 
 
-class Guest(Protocol):
+class Lender(Protocol):
     """Whoever holds a part of the budget that can be spared."""
 
     def give_way(self, lacking_bytes: int) -> None:
@@ -52,7 +51,7 @@ Observer = Callable[[Array, Array, Places], None]
 """Is told encoded keys of stream rows that were joined, which row each stands for, and the master's rows."""
 
 
-class Residence:
+class ResidentPages:
     """What of a master version is in memory, within a budget.
 
     The cache takes all memory that nobody else needs and gives it back on request, page by page,
@@ -101,7 +100,7 @@ class Residence:
         self._is_frozen = False
         self._is_closed = False
         self.observer: Observer | None = None
-        self.guest: Guest | None = None
+        self.lender: Lender | None = None
         self._load(master)
         try:
             self._open_pages()
@@ -202,13 +201,13 @@ class Residence:
         """Whether pages are longer than a slot."""
         return entries.blocks.astype(np.int64) * BLOCK_BYTES > self.split.slot_bytes
 
-    def make_room(self, wanted_bytes: int, *, ask_guest: bool = True) -> bool:
+    def make_room(self, wanted_bytes: int, *, ask_lender: bool = True) -> bool:
         """Free so many bytes of the budget, evicting pages if need be; False if it cannot be done."""
         if self._evict(wanted_bytes):
             return True
-        if self.guest is None or not ask_guest:
+        if self.lender is None or not ask_lender:
             return False
-        self.guest.give_way(wanted_bytes - self._budget.free_bytes)
+        self.lender.give_way(wanted_bytes - self._budget.free_bytes)
         return self._evict(wanted_bytes)
 
     def _evict(self, wanted_bytes: int) -> bool:
@@ -330,10 +329,10 @@ class Residence:
 
     def _settle(self) -> None:
         """Split the budget for this version and make an empty arena."""
-        if self.guest is not None:
-            self.guest.give_way(self._budget.total_bytes)
-        if self._budget.account(GUEST):
-            self._budget.set(GUEST, 0)
+        if self.lender is not None:
+            self.lender.give_way(self._budget.total_bytes)
+        if self._budget.account(LENT_ACCOUNT):
+            self._budget.set(LENT_ACCOUNT, 0)
         self.split = self._best_split()
         self._budget.set("index", 0)
         self._budget.set("pages", 0)
@@ -345,7 +344,7 @@ class Residence:
         self._account_pages()
 
     def _best_split(self) -> MemorySplit:
-        return split_memory(self._budget.total_bytes, self._all_demand(), self._landing)
+        return MemorySplit.of(self._budget.total_bytes, self._all_demand(), self._landing)
 
     def _all_demand(self) -> Demand:
         demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
@@ -354,7 +353,7 @@ class Residence:
     def enough_for(self, stream_bytes: int) -> int:
         """A budget of which waiting rows can have so many bytes."""
         demand, total_bytes = self._all_demand(), self._budget.total_bytes
-        while split_memory(total_bytes, demand, self._landing).stream_bytes < stream_bytes:
+        while MemorySplit.of(total_bytes, demand, self._landing).stream_bytes < stream_bytes:
             total_bytes += max(total_bytes // 8, stream_bytes)
         return total_bytes
 
@@ -429,7 +428,7 @@ class Residence:
         """Go on with the pages that the last user left; False if that cannot be done with this version."""
         self.split = MemorySplit(**left["split"])
         if left["guest_bytes"]:
-            self._budget.set(GUEST, left["guest_bytes"])
+            self._budget.set(LENT_ACCOUNT, left["guest_bytes"])
         self._budget.set("work", self.split.work_bytes)
         self._budget.set("index", left["index_bytes"])
         self._make_arena()
@@ -457,7 +456,7 @@ class Residence:
                 "split": asdict(self.split),
                 "index": self.master.index_name,
                 "index_bytes": self._index_bytes,
-                "guest_bytes": self._budget.account(GUEST),
+                "guest_bytes": self._budget.account(LENT_ACCOUNT),
                 "pages": len(self.index),
                 "capacity": self.arena.capacity,
                 "free_slots": self.arena.free_slots,

@@ -19,47 +19,6 @@ _BYTES_PER_INPUT_ROW = 128
 
 
 @dataclass(frozen=True)
-class MemorySplit:
-    """The split of a budget over the parts of a semi-stream operator.
-
-    Attributes:
-        slot_bytes: A page slot.
-        slot_cost: A slot with its bookkeeping.
-        slots: The most slots that can hold cached pages.
-        oversize_bytes: Region for the largest page, if one is larger than a slot.
-        scratch_bytes: Where unwanted bytes of a scan go.
-        wave_pages: Pages of one wave of reads.
-        waves: Waves that are under way at a time.
-        work_bytes: What one step may use for sorting, probing and building results.
-        stream_bytes: What waiting rows can have at most, with the cache at its smallest.
-    """
-
-    slot_bytes: int
-    slot_cost: int
-    slots: int
-    oversize_bytes: int
-    scratch_bytes: int
-    wave_pages: int
-    waves: int
-    work_bytes: int
-    stream_bytes: int
-
-    @property
-    def landing_slots(self) -> int:
-        """Slots that pages are read into; they are never given away."""
-        return self.waves * self.wave_pages
-
-    @property
-    def step_rows(self) -> int:
-        """Stream rows handled at a time."""
-        return max(1, self.work_bytes // 2 // _BYTES_PER_INPUT_ROW)
-
-    @property
-    def output_bytes(self) -> int:
-        return self.work_bytes // 2
-
-
-@dataclass(frozen=True)
 class Landing:
     """Slots that pages are read into: waves of so many pages, so many waves at a time."""
 
@@ -138,32 +97,73 @@ def least_bytes(demand: Demand) -> int:
     return demand.fixed_bytes + demand.least_work_bytes + _LEAST_STREAM_BYTES + slots
 
 
-def split_memory(total_bytes: int, demand: Demand, landing_rule: LandingRule = two_waves) -> MemorySplit:
-    """Split a budget, or raise a BudgetError that names the least that works."""
-    least = least_bytes(demand)
-    if total_bytes < least:
-        raise BudgetError(
-            f"memory={total_bytes} is too small for this master: the least that works is {least} bytes "
-            f"({demand.index_bytes:,} of them for its index); give memory={least} or more"
+@dataclass(frozen=True)
+class MemorySplit:
+    """The split of a budget over the parts of a semi-stream operator.
+
+    Attributes:
+        slot_bytes: A page slot.
+        slot_cost: A slot with its bookkeeping.
+        slots: The most slots that can hold cached pages.
+        oversize_bytes: Region for the largest page, if one is larger than a slot.
+        scratch_bytes: Where unwanted bytes of a scan go.
+        wave_pages: Pages of one wave of reads.
+        waves: Waves that are under way at a time.
+        work_bytes: What one step may use for sorting, probing and building results.
+        stream_bytes: What waiting rows can have at most, with the cache at its smallest.
+    """
+
+    slot_bytes: int
+    slot_cost: int
+    slots: int
+    oversize_bytes: int
+    scratch_bytes: int
+    wave_pages: int
+    waves: int
+    work_bytes: int
+    stream_bytes: int
+
+    @classmethod
+    def of(cls, total_bytes: int, demand: Demand, landing_rule: LandingRule = two_waves) -> "MemorySplit":
+        """Split a budget, or raise a BudgetError that names the least that works."""
+        least = least_bytes(demand)
+        if total_bytes < least:
+            raise BudgetError(
+                f"memory={total_bytes} is too small for this master: the least that works is {least} bytes "
+                f"({demand.index_bytes:,} of them for its index); give memory={least} or more"
+            )
+        flexible = total_bytes - demand.fixed_bytes
+        work_bytes = max(demand.least_work_bytes, min(flexible // 16, _MOST_WORK_BYTES))
+        landing = landing_rule(Room(flexible, demand.slot_cost, demand.pages, demand.cost))
+        reading_bytes = landing.waves * landing.wave_pages * demand.slot_cost
+        lacking = reading_bytes + work_bytes + _LEAST_STREAM_BYTES - flexible
+        if lacking > 0:
+            raise BudgetError(
+                f"memory={total_bytes} is too small to read {landing.wave_pages} pages at a time; "
+                f"give memory={total_bytes + 2 * lacking} or more, or read fewer pages"
+            )
+        return cls(
+            slot_bytes=demand.slot_bytes,
+            slot_cost=demand.slot_cost,
+            slots=(flexible - work_bytes - reading_bytes) // demand.slot_cost,
+            oversize_bytes=demand.oversize_bytes,
+            scratch_bytes=_SCRATCH_BYTES,
+            wave_pages=landing.wave_pages,
+            waves=landing.waves,
+            work_bytes=work_bytes,
+            stream_bytes=flexible - work_bytes - reading_bytes,
         )
-    flexible = total_bytes - demand.fixed_bytes
-    work_bytes = max(demand.least_work_bytes, min(flexible // 16, _MOST_WORK_BYTES))
-    landing = landing_rule(Room(flexible, demand.slot_cost, demand.pages, demand.cost))
-    reading_bytes = landing.waves * landing.wave_pages * demand.slot_cost
-    lacking = reading_bytes + work_bytes + _LEAST_STREAM_BYTES - flexible
-    if lacking > 0:
-        raise BudgetError(
-            f"memory={total_bytes} is too small to read {landing.wave_pages} pages at a time; "
-            f"give memory={total_bytes + 2 * lacking} or more, or read fewer pages"
-        )
-    return MemorySplit(
-        slot_bytes=demand.slot_bytes,
-        slot_cost=demand.slot_cost,
-        slots=(flexible - work_bytes - reading_bytes) // demand.slot_cost,
-        oversize_bytes=demand.oversize_bytes,
-        scratch_bytes=_SCRATCH_BYTES,
-        wave_pages=landing.wave_pages,
-        waves=landing.waves,
-        work_bytes=work_bytes,
-        stream_bytes=flexible - work_bytes - reading_bytes,
-    )
+
+    @property
+    def landing_slots(self) -> int:
+        """Slots that pages are read into; they are never given away."""
+        return self.waves * self.wave_pages
+
+    @property
+    def step_rows(self) -> int:
+        """Stream rows handled at a time."""
+        return max(1, self.work_bytes // 2 // _BYTES_PER_INPUT_ROW)
+
+    @property
+    def output_bytes(self) -> int:
+        return self.work_bytes // 2

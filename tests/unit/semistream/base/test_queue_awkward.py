@@ -18,7 +18,7 @@ from adjoin import (
 )
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
 from adjoin.semistream.frontstage.cache_sizes import CacheSizes
-from adjoin.semistream.frontstage.rows_by_key import Groups
+from adjoin.semistream.frontstage.rows_by_key import RowsByKey
 from adjoin.semistream.frontstage.tuple_cache import TupleCache
 from tests.unit.semistream.shop import build, products, sales, slow_disk
 
@@ -59,7 +59,7 @@ def test_rows_too_wide_for_what_is_left_of_any_slot_do_not_turn_in_circles():
             [pa.array(keys, pa.int64()), pa.array(["x" * width] * len(keys))], schema=schema
         )
         ones, cold = np.ones(len(keys), np.int32), np.zeros(len(keys), np.uint8)
-        cache.put(Groups(np.asarray(keys, np.int64), ones, batch, cold))
+        cache.put(RowsByKey(np.asarray(keys, np.int64), ones, batch, cold))
 
     for first in range(0, 2_000, 5):
         put(range(first, first + 5), 150)

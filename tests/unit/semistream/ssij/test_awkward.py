@@ -228,7 +228,7 @@ def test_the_keys_of_all_waiting_rows_are_not_decoded_for_each_portion(tmp_path,
     monkeypatch.setattr(KeyCodec, "conform", watched)
     with SSIJ(build(table, tmp_path), on="id", memory="16MB", stream_rows=10**6) as join:
         assert sum(batch.num_rows for batch in join.run([pa.record_batch({"id": keys})])) == 20_000
-        assert most <= join._pages.split.step_rows
+        assert most <= join.parts.pages.split.step_rows
 
 
 @pytest.mark.parametrize("distance", [2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1, 2**70, 1e30])
@@ -266,6 +266,6 @@ def test_more_pairs_than_were_reserved_start_a_join_phase(tmp_path, monkeypatch)
         list(join.refresh(few))
         results = list(join.push(ranges)) + list(join.finish())
     assert sum(batch.num_rows for batch in results) == 1_501
-    monkeypatch.setattr("adjoin.semistream.base.buffers.MOST_STREAM_BYTES", 1 << 16)
+    monkeypatch.setattr("adjoin.semistream.ssij.buffers.MOST_STREAM_BYTES", 1 << 16)
     with SSIJ(few, between=("low", "high"), **{**options, "memory": "8MB"}) as join:
         assert sum(batch.num_rows for batch in join.run([ranges] * 3)) == 4_500
