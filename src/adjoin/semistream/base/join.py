@@ -19,8 +19,8 @@ from adjoin.semistream.base.contract import SemiStreamOperator
 from adjoin.semistream.base.intake import Intake
 from adjoin.semistream.base.queue import QueueRoom
 from adjoin.semistream.base.spec import JoinSpec
-from adjoin.semistream.pages.resident import ResidentPages, least_memory
-from adjoin.semistream.pages.split import LandingRule, two_waves
+from adjoin.semistream.pages.resident import ResidentPages
+from adjoin.semistream.pages.split import LandingRule, least_memory, two_waves
 
 
 @dataclass(frozen=True)

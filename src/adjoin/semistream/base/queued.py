@@ -17,7 +17,7 @@ from adjoin.semistream.base.queue import QueueRoom, RowQueue
 from adjoin.semistream.base.spec import On, make_spec
 from adjoin.semistream.models.iteration import best_buffer_bytes
 from adjoin.semistream.models.setting import CostConstants, Setting
-from adjoin.semistream.pages.split import Landing, Room
+from adjoin.semistream.pages.split import Landing, LandingRoom
 
 _MOST_DISK_SHARE = 0.5
 _DECAY = 0.9
@@ -42,7 +42,7 @@ class DiskBuffer:
 
     pages: int | None
 
-    def __call__(self, room: Room) -> Landing:
+    def __call__(self, room: LandingRoom) -> Landing:
         """The landing for this much memory."""
         if self.pages is not None:
             return Landing(min(self.pages, max(room.pages, 1)))

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.kernels.gather import SOUND
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.key_table import EMPTY, find_wrong_group
-from adjoin.kernels.pages import are_all, find_damage
 from adjoin.kernels.types import Array
 from adjoin.memory.page_memory import PageMemory
 from adjoin.memory.row_slots import RowSlots
+from adjoin.semistream.pages.trust import SlotTrust, Stored
 
 
 class PackedRows(RowSlots):
@@ -43,7 +42,7 @@ class PackedRows(RowSlots):
         watched = self._arena.all_slots if self._arena.memory.outlives else 0
         self._lengths: Array = self._arena.memory.held("lengths", watched, np.int64)
         self._checksums: Array = self._arena.memory.held("checksums", watched, np.uint64)
-        self._trusted: Array = np.zeros(watched, np.int32)
+        self._trust = SlotTrust(self._arena, self.columns)
         self.turns: deque[int] = deque()
         if left is not None:
             self._arena.resume(left["capacity"], left["free_slots"])
@@ -93,7 +92,7 @@ class PackedRows(RowSlots):
         if self._arena.memory.outlives:
             self._lengths[slot] = len(message)
             self._checksums[slot] = hash_bytes(message, 0, len(message))
-            self._trusted[slot] = 0
+            self._trust.doubt(np.array([slot]))
         return message
 
     def vouch(self, slots: Array) -> None:
@@ -102,29 +101,15 @@ class PackedRows(RowSlots):
         Raises:
             CorruptionError: It was not.
         """
-        arena, columns = self._arena, self.columns
-        if not arena.memory.outlives:
+        if not self._arena.memory.outlives:
             return
-        state = arena.memory.state()
-        if state and are_all(self._trusted, slots, state):
-            return
-        doubtful = np.unique(slots if state == 0 else slots[self._trusted[slots] != state])
-        bad = find_damage(
-            arena.bytes,
-            arena.words,
-            arena.slot_base,
-            arena.rooms,
-            doubtful,
-            self._lengths[doubtful],
-            self._checksums[doubtful],
-            np.zeros(len(doubtful), np.int64),
-            columns.wanted,
-            columns.offsets,
-            columns.rows,
-        )
-        if bad != SOUND:
-            raise arena.memory.damage(f"what is in slot {doubtful[bad]} of the cached rows")
-        self._trusted[doubtful] = state
+        damaged = self._trust.find_damaged(slots, self._written_to)
+        if damaged is not None:
+            raise self._arena.memory.damage(f"what is in slot {damaged} of the cached rows")
+
+    def _written_to(self, slots: Array) -> Stored:
+        """What has been written to these slots."""
+        return Stored(self._lengths[slots], self._checksums[slots], np.zeros(len(slots), np.int64))
 
     def vouch_groups(self, keys: Array, slot: Array, row: Array, rows: Array) -> None:
         """These rows of slots were all rows of each key, and no others.
@@ -181,7 +166,7 @@ class PackedRows(RowSlots):
         if self._arena.memory.outlives:
             self._lengths[target] = self._lengths[source]
             self._checksums[target] = self._checksums[source]
-            self._trusted[target] = 0
+            self._trust.doubt(target)
         moved = dict(zip(source.tolist(), target.tolist(), strict=True))
         self.turns = deque(moved.get(slot, slot) for slot in self.turns)
         return moved

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adjoin.kernels.pages import are_all, find_slots, move_pages
+from adjoin.kernels.pages import find_slots, move_pages
 from adjoin.kernels.types import Array
 from adjoin.kernels.utility import credit_pages
 from adjoin.memory.arena import Arena
 from adjoin.memory.page_columns import PageColumns
+from adjoin.semistream.pages.trust import SlotTrust
 
 ABSENT = -1
-_NEVER = 0
-"""No state of memory in which anything is found sound."""
 _RESCALE_ABOVE = 1e12
 _LEAST_DECAY = 1e-6
 """So little that it only breaks ties."""
@@ -46,6 +45,7 @@ class PageCache:
 
     Attributes:
         unit: How much a stream row counts now; utilities fade because it grows.
+        trust: Which slots have been verified, where other processes may write to them.
     """
 
     bytes_per_page = 9
@@ -66,7 +66,7 @@ class PageCache:
         self._page_of_slot: Array = memory.held("page_of_slot", arena.all_slots, np.int32)
         watched = arena.all_slots if memory.outlives else 0
         self._is_new: Array = np.zeros(watched, bool)
-        self._trusted: Array = np.full(watched, _NEVER, np.int32)
+        self.trust = SlotTrust(arena, columns)
         if unit is None:
             self._utility.fill(0)
             self._slot_of_page.fill(ABSENT)
@@ -96,21 +96,6 @@ class PageCache:
         """The page in each of these slots, or ABSENT."""
         return self._page_of_slot[slots]
 
-    def doubt(self, slots: Array) -> None:
-        """These slots get other pages."""
-        if self._arena.memory.outlives:
-            self._trusted[slots] = _NEVER
-
-    def trust(self, slots: Array, state: int) -> None:
-        """The pages in these slots were found sound while the memory was in this state."""
-        self._trusted[slots] = state
-
-    def doubtful(self, slots: Array, state: int) -> Array:
-        """Of these slots those whose pages were not found sound in this state of the memory, each once."""
-        if state != _NEVER and are_all(self._trusted, slots, state):
-            return slots[:0]
-        return np.unique(slots if state == _NEVER else slots[self._trusted[slots] != state])
-
     def new_slots(self) -> Array:
         """Slots that have got a page since this object was made."""
         return np.flatnonzero(self._is_new & (self._page_of_slot >= 0)).astype(np.int32)
@@ -138,7 +123,7 @@ class PageCache:
         """These slots hold these pages from now on."""
         self._slot_of_page[pages] = slots
         self._page_of_slot[slots] = pages
-        self.doubt(slots)
+        self.trust.doubt(slots)
         if self._arena.memory.outlives:
             self._is_new[slots] = True
 
@@ -214,7 +199,7 @@ class PageCache:
         self._page_of_slot = self._page_of_slot.copy()
         self._utility = self._utility[:0].copy()
         self._slot_of_page = self._slot_of_page[:0].copy()
-        self._is_new, self._trusted = self._is_new[:0], self._trusted[:0]
+        self._is_new = self._is_new[:0]
 
     def check_invariants(self) -> None:
         pages = self.pages()

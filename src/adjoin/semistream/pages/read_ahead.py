@@ -11,7 +11,7 @@ from adjoin.kernels.types import Array
 from adjoin.master.index import PageIndex
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.semistream.pages.cache import ABSENT
-from adjoin.semistream.pages.read_plan import ReadPlan, cut_scans, make_plan
+from adjoin.semistream.pages.reader import ReadPlan, cut_scans, make_plan
 from adjoin.semistream.pages.resident import ResidentPages
 
 _MOST_FILES = 100

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from adjoin.errors import CorruptionError
-from adjoin.kernels.gather import SOUND
-from adjoin.kernels.pages import find_damage
 from adjoin.kernels.types import Array
 from adjoin.master.device import Device
 from adjoin.master.filter import CheckedFilter, KeyFilter
@@ -21,16 +19,16 @@ from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.memory.page_memory import PageMemory
 from adjoin.semistream.pages.cache import ABSENT, CachedPages, PageCache
-from adjoin.semistream.pages.read_plan import ReadPlan
-from adjoin.semistream.pages.reader import PageReader, ReadCounts
+from adjoin.semistream.pages.reader import PageReader, ReadCounts, ReadPlan
 from adjoin.semistream.pages.same_pages import find_pages
 from adjoin.semistream.pages.split import (
     Demand,
     LandingRule,
     MemorySplit,
-    least_bytes,
+    index_bytes,
     two_waves,
 )
+from adjoin.semistream.pages.trust import Stored
 
 LENT_ACCOUNT = "front"
 """The guest's account."""
@@ -138,7 +136,7 @@ class ResidentPages:
     ) -> Callable[[], None]:
         """See `PageReader.start`."""
         self._landed[self._landing_place(slots)] = pages
-        self.cache.doubt(slots)
+        self.cache.trust.doubt(slots)
         return self.reader.start(pages, entries, slots, plan, begin, end)
 
     def check_memory(self) -> None:
@@ -157,28 +155,15 @@ class ResidentPages:
         """
         if not self._memory.outlives:
             return
-        state = self._memory.state()
-        doubtful = self.cache.doubtful(slots, state)
-        if len(doubtful) == 0:
-            return
-        entries = self.index.take(self._pages_in(doubtful))
-        arena, columns = self.arena, self.columns
-        bad = find_damage(
-            arena.bytes,
-            arena.words,
-            arena.slot_base,
-            arena.rooms,
-            doubtful,
-            entries.blocks.astype(np.int64) * BLOCK_BYTES,
-            entries.checksum,
-            self.reader.layouts_of(entries),
-            columns.wanted,
-            columns.offsets,
-            columns.rows,
-        )
-        if bad != SOUND:
-            raise self._blame(int(doubtful[bad]))
-        self.cache.trust(doubtful, state)
+        damaged = self.cache.trust.find_damaged(slots, self._stored_in)
+        if damaged is not None:
+            raise self._blame(damaged)
+
+    def _stored_in(self, slots: Array) -> Stored:
+        """What the master stores of the pages in these slots."""
+        entries = self.index.take(self._pages_in(slots))
+        lengths = entries.blocks.astype(np.int64) * BLOCK_BYTES
+        return Stored(lengths, entries.checksum, self.reader.layouts_of(entries))
 
     def _pages_in(self, slots: Array) -> Array:
         """The page in each slot, cached or just read."""
@@ -347,7 +332,7 @@ class ResidentPages:
         return MemorySplit.of(self._budget.total_bytes, self._all_demand(), self._landing)
 
     def _all_demand(self) -> Demand:
-        demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
+        demand = Demand.of(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
         return replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
 
     def enough_for(self, stream_bytes: int) -> int:
@@ -473,47 +458,13 @@ class ResidentPages:
 
     @property
     def _index_bytes(self) -> int:
-        return _index_bytes(self.index, self.filter, is_shared=self._shared_index)
+        return index_bytes(self.index, self.filter, is_shared=self._shared_index)
 
     def _index_growth(self, master: Master) -> int:
         """At most so much more memory will index, filter and counters of another version take."""
         counters_bytes = master.pages * PageCache.bytes_per_page
         bound = counters_bytes if self._shared_index else master.index_file_bytes + counters_bytes
         return bound - self._budget.account("index")
-
-
-def least_memory(master: Master, *, shared_index: bool = False, pages: type[PageMemory] = PageMemory) -> int:
-    """The least budget that works for an operator that needs all columns of the master."""
-    index, filter_ = master.checked_index, master.checked_filter
-    index_bytes = _index_bytes(index, filter_, is_shared=shared_index)
-    columns = master.stored.laid_out().columns
-    return least_bytes(_demand(index, index_bytes, master.page_bytes, columns, pages))
-
-
-def _demand(
-    index: PageIndex | CheckedIndex,
-    index_bytes: int,
-    page_bytes: int,
-    columns: list[Column],
-    memory: PageMemory | type[PageMemory],
-) -> Demand:
-    notes_bytes = PageColumns.bytes_per_slot(columns) + PageCache.bytes_per_slot + memory.bytes_per_slot
-    return Demand(
-        index_bytes=index_bytes,
-        slot_bytes=index.typical_blocks * BLOCK_BYTES or page_bytes,
-        largest_page_bytes=index.largest_blocks * BLOCK_BYTES,
-        bookkeeping_bytes=notes_bytes,
-        memory_bytes=memory.fixed_bytes,
-        pages=len(index),
-    )
-
-
-def _index_bytes(
-    index: PageIndex | CheckedIndex, filter_: KeyFilter | CheckedFilter | None, *, is_shared: bool
-) -> int:
-    """Index and filter, unless somebody else accounts for them, and the counters of pages."""
-    own_bytes = 0 if is_shared else index.nbytes + (filter_.nbytes if filter_ else 0)
-    return own_bytes + len(index) * PageCache.bytes_per_page
 
 
 def _name_of(landing: LandingRule) -> str:

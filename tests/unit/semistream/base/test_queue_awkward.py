@@ -17,9 +17,8 @@ from adjoin import (
     XHybridJoin,
 )
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
-from adjoin.semistream.frontstage.cache_sizes import CacheSizes
 from adjoin.semistream.frontstage.rows_by_key import RowsByKey
-from adjoin.semistream.frontstage.tuple_cache import TupleCache
+from adjoin.semistream.frontstage.tuple_cache import CacheSizes, TupleCache
 from tests.unit.semistream.shop import build, products, sales, slow_disk
 
 

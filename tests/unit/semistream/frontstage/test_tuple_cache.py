@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adjoin.kernels.key_table import EMPTY
 from adjoin.memory.page_memory import BLOCK_BYTES, PageFile
-from adjoin.semistream.frontstage.cache_sizes import CacheSizes
 from adjoin.semistream.frontstage.rows_by_key import RowsByKey
-from adjoin.semistream.frontstage.tuple_cache import TupleCache
+from adjoin.semistream.frontstage.tuple_cache import CacheSizes, TupleCache
 
 SCHEMA = pa.schema(
     [
