@@ -90,7 +90,7 @@ class PaperRoom(QueueRoom):
     def has(self, more_bytes: int) -> bool:
         """Whether rows may still come."""
         is_below = self.queue.rows < self._rows
-        return is_below and self._pages.make_room(more_bytes, ask_lender=False)
+        return is_below and self._pages.make_room(more_bytes, ask_borrower=False)
 
 
 @dataclass(frozen=True)

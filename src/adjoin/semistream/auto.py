@@ -1,4 +1,4 @@
-"""The join that the cost models expect to be fastest, chosen by what the stream asks for."""
+"""The join that the cost models expect to be fastest, given what the stream asks for."""
 
 import datetime
 from collections.abc import Generator, Iterator, Sequence
@@ -35,20 +35,20 @@ from adjoin.semistream.models.setting import CostConstants, Setting
 from adjoin.semistream.ssij import SSIJ
 
 _PROCESSOR_SECONDS = {"xhybridjoin+front": 8e-6, "ssij+front": 1.3e-6, "cmeshjoin": 7e-6, "ssij": 0.9e-6}
-"""For a row, about, as seen where reading costs next to nothing; a simulated clock knows nothing of it."""
+"""Of a row, roughly, measured where reading is almost free; a simulated clock does not count it."""
 _WORTH_A_CHANGE = 1.15
 _ROWS_PER_PAGE, _MOST_ROWS_PER_PAGE = 4, 64
-"""So many rows for every page of the master lie between two choices."""
+"""Stream rows between two choices, for every page of the master: at least, and at most."""
 _COUNT_BYTES = 4
 _FIRST_WORK_SHARE = 1 / 16
-"""Of the memory, for the models before there is a join."""
+"""Of the memory, what the models may use before there is a join."""
 _SAMPLE_ROWS, _MOST_STEP = 2048, 8
-"""Of large batches every eighth row is looked at, of small ones every eighth batch."""
+"""The sample: every eighth row of large batches, every eighth of small batches."""
 _SCAN_BYTES = 58
-"""Of a row that waits in a scan, beside its values; what even admission leaves unused included."""
+"""Of a pending row of a scan, in addition to its values, including what even admission leaves unused."""
 _LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
 _PHASE_BYTES, _PHASE_PAIR_BYTES = 25, 8
-"""Of a row that waits for pages, beside its values: for itself, and for every page."""
+"""Of a row that waits for pages, in addition to its values: for itself, and for every page."""
 _ADDED = (
     "rows_in",
     "cache_hits",
@@ -66,12 +66,12 @@ _ACCOUNT = "watch"
 
 @dataclass(frozen=True)
 class Choice:
-    """A join, and why it was chosen.
+    """A choice of a join, and the reason for it.
 
     Attributes:
-        algorithm: Its name.
+        algorithm: The name of the join.
         reason: What the models expect of it and of the others.
-        rates: Rows per second that they expect of each.
+        rates: The rows per second that they expect of each.
     """
 
     algorithm: str
@@ -187,7 +187,7 @@ class AutoJoin(SemiStreamOperator):
         return self._join.schema_of(stream)
 
     def metrics(self) -> dict[str, Any]:
-        """Those of the join at work, for all that were; also `algorithm`, `reason` and `choices`."""
+        """Those of the current join, summed over all joins; also `algorithm`, `reason` and `choices`."""
         now = self._join.metrics()
         return {
             **now,
@@ -210,7 +210,7 @@ class AutoJoin(SemiStreamOperator):
         self._join.check_invariants()
 
     def offer(self, batch: pa.RecordBatch) -> bool:
-        """Put rows into the input buffer of the join at work; False if there is no room."""
+        """Put rows into the input buffer of the current join; False if there is no room."""
         self._check_open()
         self._check_batch(batch)
         return self._join.offer(batch)
@@ -250,7 +250,7 @@ class AutoJoin(SemiStreamOperator):
     # What the stream asks for.
 
     def _watch(self, master: Master) -> None:
-        """Count from now on which pages of this version the stream wants."""
+        """Start counting which pages of this version the stream wants."""
         self._master = master
         self._counts: Array = np.zeros(master.pages, np.float32)
         self._seen_rows = 0
@@ -259,7 +259,7 @@ class AutoJoin(SemiStreamOperator):
         self._pages_per_row = 1.0
 
     def _look(self, batch: pa.RecordBatch) -> None:
-        """Count the pages of a sample of the rows."""
+        """Count the pages that a sample of the rows wants."""
         if batch.num_rows == 0 or self._rows_to_choose == inf:
             return
         self._batches += 1
@@ -289,7 +289,7 @@ class AutoJoin(SemiStreamOperator):
         return join
 
     def _take_room_to_watch(self, join: FrontStaged | SSIJ) -> None:
-        """Account for the counts; where rows leave no room for them, do without."""
+        """Account for the counts; if rows leave no room for them, do without."""
         if not join.reserve(_ACCOUNT, self._counts.nbytes):
             self._counts = self._counts[:0].copy()
 
@@ -308,7 +308,7 @@ class AutoJoin(SemiStreamOperator):
         )
 
     def _rates(self) -> dict[str, float]:
-        """Rows a second that the models expect of the candidates, the cache of rows aside."""
+        """The rows per second that the models expect of the candidates, leaving the cache of rows aside."""
         master = self._master
         cost = self._device.cost([file.path for file in master.files])
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
@@ -333,13 +333,13 @@ class AutoJoin(SemiStreamOperator):
 
     @property
     def _work_bytes(self) -> int:
-        """For the models: what the join at work has for a step, as it does nothing meanwhile."""
+        """Memory for the models: that of a step of the current join, which is idle while they run."""
         if self._choices == 0:
             return int(_FIRST_WORK_SHARE * self._total_bytes)
         return self._join.work_bytes
 
     def _with_processor(self, rates: dict[str, float]) -> dict[str, float]:
-        """The rates on a real clock: where reading is cheap, the processor decides."""
+        """The rates on a real clock: where reading is cheap, processor time decides."""
         if not isinstance(self._clock, SystemClock):
             return rates
         rates["ssij"] = rates["ssij+front"]
@@ -353,7 +353,7 @@ class AutoJoin(SemiStreamOperator):
         return Setting(spare_bytes, master.pages, master.page_bytes, row_bytes)
 
     def _choose_again(self) -> Generator[pa.RecordBatch, None, None]:
-        """Choose by what was seen; the join at work answers its rows before another takes over."""
+        """Choose again by what was seen; the current join answers its rows before another one takes over."""
         pages = self._master.pages
         if len(self._counts) == 0:
             self._rows_to_choose = inf
@@ -361,7 +361,7 @@ class AutoJoin(SemiStreamOperator):
         rows_between = min(max(self._seen_rows, _ROWS_PER_PAGE * pages), _MOST_ROWS_PER_PAGE * pages)
         self._rows_to_choose = self._seen_rows + rows_between
         choice = self._choose()
-        self._counts /= 2  # the past fades
+        self._counts /= 2  # the past counts less
         if not self._is_worth_it(choice):
             self._choice = replace(choice, algorithm=self._choice.algorithm)
             return

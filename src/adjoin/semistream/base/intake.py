@@ -1,4 +1,4 @@
-"""How rows come in: checked for size, cut into pieces that fit, kept in the input buffer."""
+"""Arriving rows: checked for size, cut into pieces that fit, kept in the input buffer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,7 +116,7 @@ class Intake:
         if not is_first and self._buffer.bytes + arrived.bytes > self._most_bytes:
             return False
         is_urgent = self._room is None or not self._room.queue.rows
-        if not self._pages.make_room(arrived.bytes, ask_lender=is_urgent):
+        if not self._pages.make_room(arrived.bytes, ask_borrower=is_urgent):
             return False
         self._budget.add("input", arrived.bytes)
         self._buffer.add(arrived)

@@ -14,7 +14,7 @@ from adjoin.semistream.base.buffers import MOST_STREAM_BYTES, Rows, join_rows
 from adjoin.semistream.pages.resident import ResidentPages
 
 _GROWTH = 4
-"""A part is joined with the one before it unless that is this many times as long."""
+"""A part is joined with the previous one unless that is this many times as long."""
 _MOST_ARRIVALS = 512
 """Times of arrival that are kept; rows between two of them count as older than they are."""
 _MOST_GONE = 0.125
@@ -224,7 +224,7 @@ class QueueRoom:
     def has(self, more_bytes: int) -> bool:
         """Whether rows may have this many bytes more."""
         is_allowed = self.held_bytes + more_bytes <= self.bytes
-        return is_allowed and self._pages.make_room(more_bytes, ask_lender=False)
+        return is_allowed and self._pages.make_room(more_bytes, ask_borrower=False)
 
     def admit(self, more_bytes: int, close_up: Callable[[], None]) -> bool:
         """Account for more rows; False if there is no room.

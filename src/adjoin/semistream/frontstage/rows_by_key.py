@@ -1,4 +1,4 @@
-"""Rows of the master by key, on their way into a cache of rows or out of it."""
+"""Master rows by key, on their way into or out of a cache of rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +14,13 @@ from adjoin.kernels.types import Array
 
 @dataclass(frozen=True)
 class RowsByKey:
-    """Rows of the master by key, all rows of a key together.
+    """Master rows by key, with all rows of a key together.
 
     Attributes:
         keys: The encoded keys, each once.
-        rows: How many rows each has.
-        batch: The rows, in the order of the keys.
-        heat: How warm each is.
+        rows: The number of rows of each.
+        batch: The rows, in key order.
+        heat: How often the rows of each key were used of late.
     """
 
     keys: Array

@@ -1,4 +1,4 @@
-"""Rows of the master that the stream wants most, packed side by side and found by key."""
+"""A cache of the master rows that the stream wants most, found by key."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -24,23 +24,23 @@ _MOST_SLOT_BYTES = 1 << 20
 _LEAST_SLOTS = 4
 _LEAST_ENTRIES = 64
 _SLOTS_ON_THE_WAY = 3
-"""Rows that wait, those of the slot that they are for, and both together."""
+"""Rows on the way, those of the slot that they are for, and both together."""
 _COUNTING_SHARE = 1 / 4
-"""Of a slot, for counts of keys that may come."""
+"""Of a slot, for counts of keys that may be cached."""
 _MOST_ENTRIES = 1 << 30
 _ALMOST_EMPTY = 0.3
-"""A table with so few of the keys that it may take is too long."""
+"""Below this share of the keys that it may take, a table is too long."""
 _ALMOST = 0.95
-"""A table so full of what it may take is full: rows go for new ones."""
+"""Above this share of the keys that it may take, a table is full: new rows replace old ones."""
 _MOST = 0.9
-"""New keys must have been wanted as often as all but so many of those that stayed."""
+"""New keys must have been wanted as often as the key at this place among those that stayed."""
 _OFTEN = 0.25
-"""So much of what the slot filled last holds must wait before a slot is filled anew."""
+"""Rows on the way must reach this share of the slot filled last before another slot is filled."""
 
 
 @dataclass(frozen=True)
 class CacheSizes:
-    """How large a cache can become.
+    """The sizes of a cache of rows.
 
     Attributes:
         first_entries: Entries of the hash table at first.
@@ -48,8 +48,8 @@ class CacheSizes:
         slot_bytes: A slot.
         slots: The most slots.
         fixed_bytes: What it takes at first: table, counters, notes on slots, and rows on the way.
-        row_bytes: A row, about.
-        counting_bytes: Set aside for whoever counts keys that may come.
+        row_bytes: The expected size of a row.
+        counting_bytes: Set aside for counting keys that may be cached.
     """
 
     first_entries: int
@@ -68,7 +68,7 @@ class CacheSizes:
         expected_row_bytes: int,
         memory: PageMemory | type[PageMemory] = PageMemory,
     ) -> "CacheSizes | None":
-        """For so much memory of this kind, and rows of about this size; None if that is too little."""
+        """The sizes for this much memory of this kind and rows of this size; None if it is too little."""
         memory_bytes = memory.fixed_bytes
         most_bytes = max(0, most_bytes - memory_bytes)
         table_bytes_per_key = KeyTable.bytes_per_entry / KeyTable.fullest
@@ -93,7 +93,7 @@ class CacheSizes:
 
 @dataclass(frozen=True)
 class CachedPlaces:
-    """Where the rows of keys are: in a slot, from a row on, so many."""
+    """Where the rows of keys are: the slot, the first row in it, and the number of rows."""
 
     keys: Array
     slot: Array
@@ -104,30 +104,30 @@ class CachedPlaces:
         return CachedPlaces(*(getattr(self, field.name)[begin:end] for field in fields(self)))
 
     def all(self) -> tuple[Array, Places]:
-        """Every row: to which of the keys it belongs, and where it is."""
+        """For every row: which of the keys it belongs to, and where it is."""
         owner, row = expand(self.row, self.rows, int(self.rows.sum(dtype=np.int64)))
         return owner, Places(self.slot[owner], row)
 
 
 class TupleCache:
-    """Master rows by key, in bounded memory, the least wanted given up first.
+    """Master rows by key, in bounded memory; the least wanted are given up first.
 
-    How it works: rows lie packed in slots, each an Arrow record batch, and a hash table knows the place of
-    every key. Counters that fade tell how often each key was wanted of late, cached or not. New rows fill
-    slot after slot; when there is no more memory, they compete with those of a slot, one slot after the
-    other: the keys that were wanted most stay. How often the last of these was wanted is what the next
-    new keys must reach.
+    How it works: rows are packed into slots, each an Arrow record batch, and a hash table knows the place of
+    every key. Counters that fade tell how often each key was wanted of late, cached or not. New rows fill one
+    slot after the other; when the memory is used up, they compete with the rows of one slot after the other,
+    and the keys that were wanted most stay. How often the last of these was wanted is the threshold for new
+    keys.
 
     Args:
         schema: The columns of the rows, the encoded key (int64) first.
         sizes: How large it can become.
-        ask: Is asked for so many bytes before they are used; says whether they are to be had.
-        memory: Where the rows lie; private memory by default.
-        left: Go on with what is in the memory, of which `leave` said this; None begins empty.
+        ask: Is asked for bytes before they are used; returns whether they are granted.
+        memory: Memory for the rows; private by default.
+        left: What `leave` returned, to continue with what is in the memory; None starts empty.
 
     Attributes:
-        bytes: What it has been given; `sizes.fixed_bytes` from the start.
-        least_seen: How often a key must have been seen to be worth taking in.
+        bytes: What it has been granted; `sizes.fixed_bytes` at the start.
+        least_seen: How often a key must have been seen to be worth caching.
     """
 
     def __init__(
@@ -156,11 +156,11 @@ class TupleCache:
     def resume(
         cls, schema: pa.Schema, left: dict[str, Any], ask: Callable[[int], bool], memory: PageMemory
     ) -> "TupleCache":
-        """Go on with what is in the memory, of which `leave` said this."""
+        """Continue with what is in the memory, for which `leave` returned this."""
         return cls(schema, CacheSizes(**left["sizes"]), ask, memory, left)
 
     def leave(self) -> dict[str, Any]:
-        """Put everything where the next user finds it; returns what must be said to go on with it."""
+        """Leave everything for the next user; returns what it needs to continue."""
         self._flush()
         return {
             "sizes": asdict(self._sizes),
@@ -182,11 +182,11 @@ class TupleCache:
         return [self._packed.layout[self.schema.names.index(name)] for name in names]
 
     def _grow_table(self) -> bool:
-        """Go on with a table twice as long, if that is possible."""
+        """Double the table, if that is possible."""
         return self._resize_table(min(2 * self._table.length, self._sizes.most_entries))
 
     def _resize_table(self, length: int) -> bool:
-        """Go on with a table of another length, if there is memory for both of them."""
+        """Change the length of the table, if there is memory for both the old and the new one."""
         table = self._table
         if length == table.length or not self._ask(length * table.bytes_per_entry):
             return False
@@ -204,39 +204,39 @@ class TupleCache:
         return len(self._table) > _ALMOST * self._table.most
 
     def find(self, keys: Array) -> Array:
-        """The entry of every key, EMPTY where its rows are not to be had."""
+        """The entry of every key, EMPTY if its rows are not available."""
         entries = self._table.find(keys)
         entries[self._table.slot[entries] == ON_THE_WAY] = EMPTY
         return entries
 
     def knows(self, keys: Array) -> Array:
-        """Whether the rows of each key are there, or on the way."""
+        """Whether the rows of each key are stored or on the way."""
         return self._table.find(keys) != EMPTY
 
     def places(self, entries: Array, keys: Array) -> "CachedPlaces":
-        """Where the rows of these entries are, which have these keys."""
+        """Where the rows of these entries, with these keys, are; counts a use of each."""
         self._table.warm(entries)
         self.count(keys, np.ones(len(entries), np.int64))
         return self._places(entries, keys)
 
     def vouch(self, places: "CachedPlaces") -> None:
-        """What was read at these places were the rows of their keys, all of them and no others.
+        """Verify that the rows at these places are those of their keys, all of them and no others.
 
         Raises:
-            CorruptionError: They were not.
+            CorruptionError: They are not.
         """
         self._packed.vouch_groups(places.keys, places.slot, places.row, places.rows)
 
     def count(self, keys: Array, times: Array) -> Array:
-        """How often each key was seen of late, these times included."""
+        """How often each key was seen of late, including these times."""
         if self._table.fade():
             self.least_seen = max(1, self.least_seen // 2)
         return self._table.count(keys, times)
 
     def put(self, groups: RowsByKey) -> None:
-        """Take in rows of keys that it does not know, as far as the table has room for them.
+        """Cache rows of keys that it does not know, as far as the table has room for them.
 
-        They can be found when there are enough of them beside those in the slot that was filled last.
+        They can be found once enough rows are on the way, compared with the slot that was filled last.
         """
         table = self._table
         while len(table) + len(groups) > _ALMOST * table.most and self._grow_table():
@@ -260,7 +260,7 @@ class TupleCache:
         self._waiting_bytes += groups.bytes
 
     def _flush(self) -> None:
-        """Put the rows that wait into slots: the open one, new ones, or those whose turn it is."""
+        """Put the rows on the way into slots: the open one, new ones, or those whose turn it is."""
         while self._waiting_bytes:
             if self._open == EMPTY and self._can_add():
                 self._open = self._packed.add()
@@ -278,7 +278,7 @@ class TupleCache:
         return waiting
 
     def _fill_up(self, waiting: RowsByKey) -> None:
-        """Put rows beside those in the open slot; what finds no room goes on waiting."""
+        """Add rows to the open slot; what does not fit stays on the way."""
         held = self._take(self._entries_of(self._open))
         end = int(np.searchsorted(np.cumsum(waiting.sizes), self._packed.room_bytes - held.bytes, "right"))
         if end:
@@ -289,7 +289,7 @@ class TupleCache:
         self.least_seen = max(1, self.least_seen // 2)
 
     def _compete(self, slot: int, waiting: RowsByKey) -> None:
-        """Of the rows of a slot and those that wait, let those stay that were wanted most."""
+        """Of the rows of a slot and those on the way, keep those that were wanted most."""
         held = self._take(self._entries_of(slot))
         keys = np.concatenate([held.keys, waiting.keys])
         seen = self._table.seen(keys)
@@ -301,7 +301,7 @@ class TupleCache:
         stays = np.sort(order[:fitting])
         old, new = np.split(stays, [np.searchsorted(stays, len(held))])
         new -= len(held)
-        held = held.chosen(old)  # one after the other: they can be large
+        held = held.chosen(old)  # one after the other, because they can be large
         waiting = waiting.chosen(new)
         held = RowsByKey.joined([held, waiting])
         del waiting
@@ -318,21 +318,21 @@ class TupleCache:
             self._waiting, self._waiting_bytes = [left], left.bytes
 
     def group_bytes(self, rows: Array) -> Array:
-        """About what keys with so many rows each take."""
+        """Roughly what keys with these numbers of rows take."""
         return np.asarray(rows * self._sizes.row_bytes + KeyTable.entry_bytes / KeyTable.fullest)
 
     @property
     def counting_bytes(self) -> int:
-        """Set aside for whoever counts keys that may come."""
+        """Bytes set aside for counting keys that may be cached."""
         return self._sizes.counting_bytes
 
     @property
     def free_bytes(self) -> int:
-        """Of slots that hold nothing."""
+        """Bytes of empty slots."""
         return self._packed.free_bytes
 
     def forget(self, least_heat: Callable[[Array], Array | float]) -> bool:
-        """Forget keys that are colder than those with so many rows must be; the others lose half their heat.
+        """Forget keys with less heat than their number of rows requires; the others lose half their heat.
 
         Returns:
             Whether slots have become free.
@@ -359,7 +359,7 @@ class TupleCache:
         return entries
 
     def _unpack(self, slot: int) -> None:
-        """Take what is left in a slot out of it, to be packed with others."""
+        """Empty a slot; its rows are on the way again, to be packed with others."""
         entries = self._entries_of(slot)
         groups = self._take(entries)
         self._table.slot[entries] = ON_THE_WAY
@@ -374,11 +374,11 @@ class TupleCache:
             self._open = EMPTY
 
     def keys(self) -> Array:
-        """All keys, in no order."""
+        """All keys, in no particular order."""
         return self._table.key[self._table.taken()]
 
     def give_back(self, wanted_bytes: int) -> int:
-        """Do with so many bytes less, if there are as many in slots; returns how many it is."""
+        """Give up this many bytes, or all slots if they have less; returns the number of bytes."""
         packed = self._packed
         slots = packed.slots_of(wanted_bytes)
         while packed.free_slots < slots:
@@ -402,14 +402,14 @@ class TupleCache:
             self._table.remove(held.keys)
 
     def clear(self) -> None:
-        """Forget everything but how often keys were seen."""
+        """Forget everything except how often keys were seen."""
         self._table.clear()
         self._packed.clear()
         self._open = EMPTY
         self._waiting, self._waiting_bytes = [], 0
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._packed.close()
         self._table.close()
 
@@ -451,7 +451,7 @@ class TupleCache:
         return RowsByKey(found.keys, found.rows, batch, self._table.heat[entries])
 
     def _places(self, entries: Array, keys: Array) -> "CachedPlaces":
-        """Copies of what the table says, if it can be."""
+        """What the table says, copied and checked."""
         slot, row, rows = (array[entries] for array in (self._table.slot, self._table.row, self._table.rows))
         if len(entries) and (
             min(slot.min(), row.min()) < 0

@@ -44,7 +44,7 @@ class Scan:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Cut the pages into portions, in the order in which they lie on the disk."""
+        """Cut the pages into portions, in disk order."""
         index = self._pages.index
         positions = [np.empty(0, np.int64), *map(self._pages.reader.position, index.parts())]
         self._order = np.argsort(np.concatenate(positions)).astype(np.int32)
@@ -154,7 +154,7 @@ class Scan:
         self._account()
 
     def _join_pages(self, slots: Array) -> Iterator[pa.RecordBatch]:
-        """Join pages in memory with the rows whose keys lie between those of the page."""
+        """Join pages in memory with the rows whose keys lie within the page."""
         first, last = self._pages.key_range(slots)
         begin, count = self._keys.between(first, last)
         oldest = int(self.queue.oldest(1)[0])
@@ -218,7 +218,7 @@ class MeshJoin(QueuedJoin):
         - Pending rows are found by the range of keys on a page instead of a hash table, which allows range
           joins.
         - Chunks of rows have the size that the stream gives them, and leave as chunks.
-        - Without input, the scan goes on until every row is answered.
+        - Without input, the scan continues until every row is answered.
     """
 
     algorithm: ClassVar[QueueAlgorithm] = Scan

@@ -1,4 +1,4 @@
-"""One version of the master as an operator holds it: index, filter, and the pages in memory."""
+"""What an operator holds of one master version in memory: the index, the filter, and some of the pages."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -31,45 +31,46 @@ from adjoin.semistream.pages.split import (
 from adjoin.semistream.pages.trust import Stored
 
 LENT_ACCOUNT = "front"
-"""The guest's account."""
-
-
+"""The account of the budget for memory that is lent to the borrower."""
 _ALIKE = 1.5
-"""Sizes that differ by less are the same."""
+"""Sizes that differ by less than this factor count as the same."""
 
 
-class Lender(Protocol):
-    """Whoever holds a part of the budget that can be spared."""
+class Borrower(Protocol):
+    """Somebody with memory of the budget that the operator can ask back."""
 
     def give_way(self, lacking_bytes: int) -> None:
-        """Give so many bytes back, or all there are."""
+        """Give this many bytes back, or everything if that is less."""
 
 
 Observer = Callable[[Array, Array, Places], None]
-"""Is told encoded keys of stream rows that were joined, which row each stands for, and the master's rows."""
+"""Is told which rows were joined: encoded keys, stream rows, and master rows, which still are in memory."""
 
 
 class ResidentPages:
-    """What of a master version is in memory, within a budget.
+    """The index of a master version and those of its pages that are in memory, within a budget.
 
-    The cache takes all memory that nobody else needs and gives it back on request, page by page,
-    the least useful first.
+    Pages are read into the *landing*, slots that are reused by every wave of reads, and the most useful ones
+    move into the *cache*. The cache takes all memory that nobody else needs, and gives it back on request,
+    the least useful pages first.
 
     Args:
         master: The version.
         names: Master columns whose values are needed.
         budget: The operator's budget; this class keeps its accounts "index", "pages" and "work".
-        device: What the master lies on.
+        device: What the master is stored on.
         decay: See `PageCache`.
-        memory: Where pages lie. If it outlives its users, pages that the last one left and that this
-            version has are in memory from the start.
-        shared_index: Use the master's own index, which is not this operator's to account for, in place
-            of a copy.
+        memory: Memory for pages. If it outlives its users, the pages that the last one left are there from
+            the start, as far as this version has them.
+        shared_index: Use the master's own index, which this operator does not account for, instead of a
+            copy.
         landing: Chooses how many pages are read at a time.
         kind: Of the operator; only those of the same kind use each other's pages.
 
     Attributes:
-        pinned_slots: So many slots for pages are not given away for anything else.
+        pinned_slots: Slots of the cache that are not given up for anything else.
+        observer: Is told which rows are joined.
+        borrower: Has memory of the budget that can be asked back.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class ResidentPages:
         self._is_frozen = False
         self._is_closed = False
         self.observer: Observer | None = None
-        self.lender: Lender | None = None
+        self.borrower: Borrower | None = None
         self._load(master)
         try:
             self._open_pages()
@@ -140,18 +141,18 @@ class ResidentPages:
         return self.reader.start(pages, entries, slots, plan, begin, end)
 
     def check_memory(self) -> None:
-        """Raise an error if the memory of pages was cut off: to touch what is gone would be fatal."""
+        """Raise an error if the memory of pages was truncated: touching it would kill the process."""
         self._memory.state()
 
     def vouch(self, slots: Array) -> None:
-        """What was read from the pages in these slots was what the master has there.
+        """Verify that the pages in these slots were intact when they were used.
 
-        Where memory is a file, somebody may have written to it at any time: so this is asked after the
-        pages were used and before results leave, and every page is verified again unless nobody has written
-        to the file since the last time.
+        Memory in a file can be written by other processes at any time. So this is called after pages were
+        used and before results leave, and verifies a page again unless nobody has written to the file since
+        the last time.
 
         Raises:
-            CorruptionError: It was not.
+            CorruptionError: A page does not hold what the master stores.
         """
         if not self._memory.outlives:
             return
@@ -171,28 +172,28 @@ class ResidentPages:
         return np.where(cached != ABSENT, cached, self._landed[self._landing_place(slots)])
 
     def _landing_place(self, slots: Array) -> Array:
-        """Counts the slots of the landing and, last, the oversize region."""
+        """The number of each slot in the landing, or of the oversize region, which comes last."""
         return np.minimum(slots, self.arena.landing)
 
     def _blame(self, slot: int) -> CorruptionError:
-        """The error that says what is damaged, given a slot whose page is."""
+        """The error that names the damaged page in this slot."""
         if self._memory.outlives:
             return self._memory.damage(f"the page in slot {slot}")
         page = self._pages_in(np.array([slot]))
         where = self.reader.place(int(page[0]), self.index.take(page), 0)
-        return CorruptionError(f"{where} contradicts itself; restore the file or build it anew")
+        return CorruptionError(f"{where} contradicts itself; restore the file or rebuild the master")
 
     def is_oversize(self, entries: PageIndex) -> Array:
         """Whether pages are longer than a slot."""
         return entries.blocks.astype(np.int64) * BLOCK_BYTES > self.split.slot_bytes
 
-    def make_room(self, wanted_bytes: int, *, ask_lender: bool = True) -> bool:
-        """Free so many bytes of the budget, evicting pages if need be; False if it cannot be done."""
+    def make_room(self, wanted_bytes: int, *, ask_borrower: bool = True) -> bool:
+        """Free this many bytes of the budget, evicting pages if necessary; False if that is not possible."""
         if self._evict(wanted_bytes):
             return True
-        if self.lender is None or not ask_lender:
+        if self.borrower is None or not ask_borrower:
             return False
-        self.lender.give_way(wanted_bytes - self._budget.free_bytes)
+        self.borrower.give_way(wanted_bytes - self._budget.free_bytes)
         return self._evict(wanted_bytes)
 
     def _evict(self, wanted_bytes: int) -> bool:
@@ -213,13 +214,13 @@ class ResidentPages:
         self.grow(self._budget.free_bytes // self.split.slot_cost)
 
     def grow(self, slots: int) -> None:
-        """Let the cache have so many slots more, as far as memory is free."""
+        """Let the cache have this many slots more, as far as memory is free."""
         self.arena.grow(min(slots, self._budget.free_bytes // self.split.slot_cost))
         self._account_pages()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Meanwhile no page moves or goes: somebody works on the slots as they are."""
+        """Within this context, no page is moved or evicted."""
         self._is_frozen = True
         try:
             yield
@@ -227,13 +228,13 @@ class ResidentPages:
             self._is_frozen = False
 
     def has_room_for(self, master: Master) -> bool:
-        """Whether another version would leave rows that have arrived room to wait."""
+        """Whether there is room for the index of another version, and for rows to become pending."""
         spare_slots = max(self.arena.capacity - self.pinned_slots, 0)
         spare_bytes = self._budget.free_bytes + spare_slots * self.split.slot_cost
         return spare_bytes >= self._index_growth(master) + self.split.stream_bytes // 2
 
     def replace(self, master: Master) -> None:
-        """Go on with another version: pages that both have stay in memory."""
+        """Continue with another version: pages that both versions have stay in memory."""
         has_room = self.make_room(self._index_growth(master))
         cached = self.cache.snapshot()
         entries = self.index.take(cached.pages)
@@ -253,7 +254,7 @@ class ResidentPages:
         self.reader.counts = counts
 
     def close(self, *, is_sound: bool) -> None:
-        """Give memory and files back; where memory outlives, leave the pages if all is as it should be."""
+        """Free memory and files; in memory that outlives its users, leave the pages if nothing went wrong."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -274,7 +275,7 @@ class ResidentPages:
         self.cache.check_invariants()
 
     def _load(self, master: Master) -> None:
-        self.master = master.at(master.version)  # a pin of its own, whatever the caller does with his
+        self.master = master.at(master.version)  # a pin of our own, whatever the caller does with theirs
         self.index: PageIndex | CheckedIndex
         self.filter: KeyFilter | CheckedFilter | None
         if self._shared_index:
@@ -288,7 +289,7 @@ class ResidentPages:
         self.cache = PageCache(self.arena, self.columns, 0, self._decay)
 
     def _open_pages(self) -> None:
-        """Go on with pages that were left here, or begin with none."""
+        """Continue with pages that were left here, or start with none."""
         self._find_columns()
         left = self._memory.recall(self._key)
         if left is None or not self._can_resume(left):
@@ -296,7 +297,7 @@ class ResidentPages:
         self._open_reader()
 
     def _can_resume(self, left: dict[str, Any]) -> bool:
-        """Go on with the pages that the last user left, if that can be done and they are as he left them."""
+        """Continue with the pages that the last user left; False if they do not fit or were changed."""
         try:
             return self._resume(left)
         except CorruptionError:
@@ -314,8 +315,8 @@ class ResidentPages:
 
     def _settle(self) -> None:
         """Split the budget for this version and make an empty arena."""
-        if self.lender is not None:
-            self.lender.give_way(self._budget.total_bytes)
+        if self.borrower is not None:
+            self.borrower.give_way(self._budget.total_bytes)
         if self._budget.account(LENT_ACCOUNT):
             self._budget.set(LENT_ACCOUNT, 0)
         self.split = self._best_split()
@@ -336,14 +337,14 @@ class ResidentPages:
         return replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
 
     def enough_for(self, stream_bytes: int) -> int:
-        """A budget of which waiting rows can have so many bytes."""
+        """A budget in which rows can have this many bytes."""
         demand, total_bytes = self._all_demand(), self._budget.total_bytes
         while MemorySplit.of(total_bytes, demand, self._landing).stream_bytes < stream_bytes:
             total_bytes += max(total_bytes // 8, stream_bytes)
         return total_bytes
 
     def _split_suits(self) -> bool:
-        """Whether the split that was made for another version is nearly the one for this."""
+        """Whether the split made for the previous version is close to the best one for this version."""
         best = self._best_split()
         is_wide = best.wave_pages <= _ALIKE * self.split.wave_pages
         return is_wide and self.split.stream_bytes <= _ALIKE * best.stream_bytes
@@ -362,7 +363,7 @@ class ResidentPages:
         self.columns.blame = self._blame
         self._landed: Array = np.zeros(self.arena.landing + 1, np.int32)
         if self._memory.outlives:
-            self._identities()  # has its room from the start, so that leaving cannot fail for want of it
+            self._identities()  # takes its memory now, so that leaving cannot fail for lack of it
 
     def _open_reader(self) -> None:
         self.reader = PageReader(self.master, self.arena, self.columns, self._device)
@@ -378,7 +379,7 @@ class ResidentPages:
         ) and self.cache.fits(len(self.index))
 
     def _carry_over(self, cached: CachedPages, first: Array, checksum: Array) -> None:
-        """Keep the cached pages that the index has too; they had these first keys and checksums."""
+        """Keep the cached pages, with these first keys and checksums, that this version has too."""
         self._budget.set("index", self._index_bytes)
         pages = find_pages(self.index, first, checksum)
         here = pages != ABSENT
@@ -386,11 +387,11 @@ class ResidentPages:
         self.cache.adopt(CachedPages(pages[here], cached.slots[here], cached.utility[here]))
         self.arena.free(cached.slots[~here])
 
-    # Pages that stay when the operator goes.
+    # Pages that are left for the next operator.
 
     @property
     def _key(self) -> str:
-        """The same for operators that can use each other's pages."""
+        """Identifies operators that can use each other's pages."""
         master = self.master
         facts = (
             master.id,
@@ -410,7 +411,7 @@ class ResidentPages:
         return digest.hexdigest()
 
     def _resume(self, left: dict[str, Any]) -> bool:
-        """Go on with the pages that the last user left; False if that cannot be done with this version."""
+        """Continue with the pages that the last user left; False if they do not fit this version."""
         self.split = MemorySplit(**left["split"])
         if left["guest_bytes"]:
             self._budget.set(LENT_ACCOUNT, left["guest_bytes"])
@@ -461,7 +462,7 @@ class ResidentPages:
         return index_bytes(self.index, self.filter, is_shared=self._shared_index)
 
     def _index_growth(self, master: Master) -> int:
-        """At most so much more memory will index, filter and counters of another version take."""
+        """The most by which index, filter and counters grow with another version."""
         counters_bytes = master.pages * PageCache.bytes_per_page
         bound = counters_bytes if self._shared_index else master.index_file_bytes + counters_bytes
         return bound - self._budget.account("index")

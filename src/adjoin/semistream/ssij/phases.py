@@ -222,7 +222,7 @@ class Phases:
         self._budget.set("stream", 0)  # line 17
 
     def _join_cached(self, rows: Rows, inverted: InvertedIndex, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-        """Join pages that have come into the cache since their rows were looked up."""
+        """Join pages that have been cached since their rows were looked up."""
         slot = self._pages.cache.slot_of(wanted.pages)
         cached = np.flatnonzero(slot >= 0)
         with self._pages.frozen():
