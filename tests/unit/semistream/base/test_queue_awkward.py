@@ -124,7 +124,7 @@ def test_nested_dictionaries_with_narrow_numbers_are_widened(tmp_path):
     assert sorted(row["d"] for row in found["x"].to_pylist()) == ["a", "b"]
 
 
-def test_pinned_pages_and_offered_rows_leave_room_for_rows_that_wait(tmp_path):
+def test_pinned_pages_and_offered_rows_leave_room_for_pending_rows(tmp_path):
     rows = 20_000
     master = build(products(rows, width=90), tmp_path)
     random = np.random.default_rng(0)

@@ -102,7 +102,7 @@ def in_another_process(master: Master, path: Path, end: str) -> tuple[int, int]:
     return int(rows), int(pages_read)
 
 
-def test_another_process_goes_on_with_the_pages(master, tmp_path):
+def test_another_process_continues_with_the_pages(master, tmp_path):
     assert in_another_process(master, tmp_path / "pages", "close") == (ROWS, master.pages)
     _, metrics = join_once(master, tmp_path / "pages", EVERY_KEY)
     assert metrics["pages_read"] == 0

@@ -115,7 +115,7 @@ def test_with_the_filter_a_key_inside_a_page_that_does_not_exist_costs_no_read(t
     assert join.metrics()["pages_read"] <= 10
 
 
-def test_when_a_waiting_row_is_due_rows_not_looked_at_yet_are_served_with_it(tmp_path):
+def test_when_a_pending_row_is_due_rows_in_the_input_buffer_are_served_with_it(tmp_path):
     """The online phase runs first, then the join phase for both."""
     join = SSIJ(
         build(products(2000), tmp_path), on="id", memory="8MB", deadline=1.0, input_rows=2, **slow_disk()
