@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from adjoin.master.device import Cost
 from adjoin.master.master import Master
-from adjoin.semistream.base.paged import PagedJoin
+from adjoin.semistream.base.join import SemiStreamJoin
 from benchmarks.figures.figure import World
 from benchmarks.figures.simulation import PAPERS_DISK, Machine
 from benchmarks.figures.variants import contender_named
@@ -78,7 +78,7 @@ class Setting:
         """The same with other times."""
         return replace(self, seconds={**self.seconds, **changes})
 
-    def operator(self, master: Master, world: World, machine: Machine) -> PagedJoin:
+    def operator(self, master: Master, world: World, machine: Machine) -> SemiStreamJoin:
         """The operator, on a machine.
 
         The budget does not include the master's index: ours takes 0.5 % of the master where the paper's inner

@@ -11,10 +11,9 @@ import pyarrow as pa
 from adjoin import SSIJ, AutoJoin
 from adjoin.kernels.types import Array
 from adjoin.semistream.algorithms import algorithm_named
-from adjoin.semistream.base.buffered import BufferedJoin
+from adjoin.semistream.base.answers import Matcher, Output
 from adjoin.semistream.base.buffers import Rows
-from adjoin.semistream.base.matching import Matcher
-from adjoin.semistream.base.output import Output
+from adjoin.semistream.base.join import SemiStreamJoin
 from adjoin.semistream.frontstage.stage import FrontStaged
 from adjoin.semistream.pages.cache import PageCache
 
@@ -30,7 +29,7 @@ class FixedShares(SSIJ):
 
     def __init__(self, *arguments: Any, cached_share: float, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        pages = self._pages
+        pages = self.parts.pages
         slots = int(cached_share * pages.split.slots)
         rest_bytes = pages.split.stream_bytes - slots * pages.split.slot_cost
         pages.split = replace(pages.split, stream_bytes=rest_bytes)
@@ -44,7 +43,7 @@ class LeastRecentlyUsed(SSIJ):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._pages.cache.__class__ = _RecentPages
+        self.parts.pages.cache.__class__ = _RecentPages
 
 
 class _RecentPages(PageCache):
@@ -71,13 +70,13 @@ class _QuietMatcher(Matcher):
 
 
 @cache
-def quiet(kind: type[BufferedJoin]) -> type[BufferedJoin]:
+def quiet(kind: type[SemiStreamJoin]) -> type[SemiStreamJoin]:
     """The operator, which reads all pages that its results need but does not search them."""
 
     class Quiet(kind):  # type: ignore[misc, valid-type]
         def _begin(self, stream: pa.Schema) -> None:
             super()._begin(stream)
-            self._stage._matcher.__class__ = _QuietMatcher
+            self.parts.answerer.matcher.__class__ = _QuietMatcher
 
     return Quiet
 
@@ -110,12 +109,12 @@ def without_results(kind: Any) -> Any:
     class Alone(kind):  # type: ignore[misc]
         def _begin(self, stream: pa.Schema) -> None:
             super()._begin(stream)
-            self._stage._matcher._output.__class__ = _QuietOutput
+            self.parts.answerer.matcher.output.__class__ = _QuietOutput
 
     return Alone
 
 
-VARIANTS: dict[str, type[BufferedJoin]] = {
+VARIANTS: dict[str, type[SemiStreamJoin]] = {
     "ssij, fixed shares": FixedShares,
     "ssij, least recently used": LeastRecentlyUsed,
 }

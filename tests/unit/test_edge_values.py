@@ -13,7 +13,7 @@ import pytest
 from adjoin import SSIJ, AdjoinError, Master, OptionError, Pause
 from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
-from adjoin.semistream.ssij.options import Deadline
+from adjoin.semistream.ssij.deadline import Deadline
 from tests.odd_columns import MANY, TWO
 
 NEVER: tuple[Any, ...] = (

@@ -9,8 +9,8 @@ from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.page_memory import FinePages
 from adjoin.semistream.algorithms import algorithm_named
-from adjoin.semistream.base.queue import RowQueue
-from adjoin.semistream.base.queued import QueuedJoin, QueueRoom
+from adjoin.semistream.base.queue import QueueRoom, RowQueue
+from adjoin.semistream.base.queued import QueuedJoin
 from adjoin.semistream.meshjoin.keyed_rows import KeyedRows
 from adjoin.semistream.models.iteration import best_buffer_bytes
 from adjoin.semistream.models.setting import CostConstants
@@ -78,9 +78,8 @@ class QueueSetting:
 class PaperRoom(QueueRoom):
     """Room for a number of rows, whatever their size."""
 
-    def __init__(self, operator: QueuedJoin, rows: int) -> None:
-        super().__init__(operator._pages, operator._budget)
-        self._operator = operator
+    def __init__(self, operator: QueuedJoin, queue: RowQueue, rows: int) -> None:
+        super().__init__(operator.parts.pages, operator.parts.budget, queue)
         self._rows = rows
 
     @property
@@ -90,8 +89,8 @@ class PaperRoom(QueueRoom):
 
     def has(self, more_bytes: int) -> bool:
         """Whether there is room for more rows."""
-        is_below = self._operator._stage.rows_waiting < self._rows
-        return is_below and self._pages.make_room(more_bytes, ask_guest=False)
+        is_below = self.queue.rows < self._rows
+        return is_below and self._pages.make_room(more_bytes, ask_borrower=False)
 
 
 @dataclass(frozen=True)
@@ -182,6 +181,7 @@ class Scaled:
             disk_pages=disk_pages,
             **({"pinned_pages": pinned_pages} if pinned_pages else {}),
         )
-        room = PaperRoom(operator, self.waiting_rows)
-        operator._room = operator._stage._room = room  # type: ignore[attr-defined]
+        assert operator.room is not None
+        room = PaperRoom(operator, operator.room.queue, self.waiting_rows)
+        operator._algorithm.room = room  # type: ignore[misc]
         return operator

@@ -100,9 +100,9 @@ def _run(
     most_rows: int,
 ) -> Iterator[pa.RecordBatch]:
     """Repeatedly take up to `most_rows` of the rows that have arrived and read once, until all are taken."""
-    first, clock, stage = 0, machine.clock, operator._stage
+    first, clock, algorithm = 0, machine.clock, operator._algorithm
     while first < rows.num_rows:
-        if not stage.rows_waiting:
+        if not algorithm.rows_pending:
             clock.sleep(max(0.0, float(arrived[first]) - clock.now()))
         there = int(np.searchsorted(arrived, clock.now(), "right"))
         last = min(there, first + most_rows)
@@ -111,5 +111,5 @@ def _run(
             machine.take(last - first)
             yield from operator.push(rows.slice(first, last - first))
             first = last
-        if stage.rows_waiting:
-            yield from stage.relieve()
+        if algorithm.rows_pending:
+            yield from algorithm.join_phase()

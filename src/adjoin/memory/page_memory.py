@@ -73,7 +73,7 @@ class PageMemory:
         return 1
 
     def verified_states(self, slots: int) -> Array:
-        """For each slot the state in which its contents were verified; see `Trust`."""
+        """For each slot the state in which its contents were verified; see `SlotTrust`."""
         return np.zeros(slots, np.int32)
 
     def trim(self, name: str, length: int, dtype: Any) -> None:

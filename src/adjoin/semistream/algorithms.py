@@ -2,7 +2,7 @@
 
 from adjoin.errors import OptionError
 from adjoin.semistream.auto import AutoJoin
-from adjoin.semistream.base.paged import PagedJoin
+from adjoin.semistream.base.queued import QueuedJoin
 from adjoin.semistream.frontstage.stage import FrontStage, FrontStaged
 from adjoin.semistream.hybridjoin.hybridjoin import HybridJoin
 from adjoin.semistream.hybridjoin.xhybridjoin import XHybridJoin
@@ -11,7 +11,7 @@ from adjoin.semistream.meshjoin.meshjoin import MeshJoin
 from adjoin.semistream.meshjoin.rmeshjoin import RMeshJoin
 from adjoin.semistream.ssij import SSIJ
 
-_JOINS: dict[str, type[PagedJoin]] = {
+_JOINS: dict[str, type[SSIJ] | type[QueuedJoin]] = {
     "ssij": SSIJ,
     "hybridjoin": HybridJoin,
     "xhybridjoin": XHybridJoin,
@@ -26,7 +26,7 @@ _SHORT = {"cmeshjoin": "meshjoin+front"}
 ALGORITHM_NAMES = (*_JOINS, *_SHORT, *(name + _FRONT for name in _JOINS), "auto")
 
 
-def algorithm_named(name: str) -> type[PagedJoin] | type[FrontStaged] | type[AutoJoin]:
+def algorithm_named(name: str) -> type[SSIJ] | type[QueuedJoin] | type[FrontStaged] | type[AutoJoin]:
     """The operator of this name, or an OptionError that lists the names there are.
 
     >>> algorithm_named("ssij").__name__

@@ -1,7 +1,9 @@
-"""The join that the cost models expect to be fastest, chosen by what the stream asks for."""
+"""The join that the cost models expect to be fastest, given what the stream asks for."""
 
-from collections.abc import Generator, Iterator
+import datetime
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any, ClassVar
 
@@ -13,14 +15,15 @@ from adjoin.arrow.copying import plain_columns, take_rows
 from adjoin.errors import BudgetError, OptionError
 from adjoin.kernels.search import count_pages
 from adjoin.kernels.types import Array
-from adjoin.master.device import Disk
+from adjoin.keys.predicate import Distance
+from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import parse_bytes
 from adjoin.memory.page_memory import PageMemory
-from adjoin.operators.clock import SystemClock
-from adjoin.semistream.base.contract import SemiStreamJoin
-from adjoin.semistream.base.paged import check_master
+from adjoin.operators.clock import Clock, SystemClock
+from adjoin.semistream.base.contract import SemiStreamOperator
+from adjoin.semistream.base.join import require_master
 from adjoin.semistream.base.spec import On, make_spec
 from adjoin.semistream.frontstage.stage import FrontStage, FrontStaged
 from adjoin.semistream.hybridjoin.xhybridjoin import XHybridJoin, without_chance
@@ -32,20 +35,20 @@ from adjoin.semistream.models.setting import CostConstants, Setting
 from adjoin.semistream.ssij import SSIJ
 
 _PROCESSOR_SECONDS = {"xhybridjoin+front": 8e-6, "ssij+front": 1.3e-6, "cmeshjoin": 7e-6, "ssij": 0.9e-6}
-"""For a row, about, as seen where reading costs next to nothing; a simulated clock knows nothing of it."""
+"""Of a row, roughly, measured where reading is almost free; a simulated clock does not count it."""
 _WORTH_A_CHANGE = 1.15
 _ROWS_PER_PAGE, _MOST_ROWS_PER_PAGE = 4, 64
-"""So many rows for every page of the master lie between two choices."""
+"""Stream rows between two choices, for every page of the master: at least, and at most."""
 _COUNT_BYTES = 4
 _FIRST_WORK_SHARE = 1 / 16
-"""Of the memory, for the models before there is a join."""
+"""Of the memory, what the models may use before there is a join."""
 _SAMPLE_ROWS, _MOST_STEP = 2048, 8
-"""Of large batches every eighth row is looked at, of small ones every eighth batch."""
+"""The sample: every eighth row of large batches, every eighth of small batches."""
 _SCAN_BYTES = 58
-"""Of a row that waits in a scan, beside its values; what even admission leaves unused included."""
+"""Of a pending row of a scan, in addition to its values, including what even admission leaves unused."""
 _LOAD_BYTES, _LOAD_PAIR_BYTES = 21, 24
 _PHASE_BYTES, _PHASE_PAIR_BYTES = 25, 8
-"""Of a row that waits for pages, beside its values: for itself, and for every page."""
+"""Of a row that waits for pages, in addition to its values: for itself, and for every page."""
 _ADDED = (
     "rows_in",
     "cache_hits",
@@ -57,16 +60,18 @@ _ADDED = (
     "iterations",
 )
 _GREATEST = ("peak_bytes", "seconds_waiting_max")
+_ACCOUNT = "watch"
+"""Of the budget, for the counts of pages."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A join, and why it was chosen.
+    """A choice of a join, and the reason for it.
 
     Attributes:
-        algorithm: Its name.
+        algorithm: The name of the join.
         reason: What the models expect of it and of the others.
-        rates: Rows per second that they expect of each.
+        rates: The rows per second that they expect of each.
     """
 
     algorithm: str
@@ -74,24 +79,21 @@ class Choice:
     rates: dict[str, float]
 
 
-class AutoJoin(SemiStreamJoin):
+class AutoJoin(SemiStreamOperator):
     """Joins a stream with the operator that suits master, memory, device and stream best.
 
-    How it works: the first rows tell which pages the stream wants. From that, the sizes, and what reading
-    costs, the models predict the rate of every candidate: X-HYBRIDJOIN, SSIJ and MESHJOIN, each behind a
-    cache of rows, and SSIJ alone, which takes the processor least. When more of the stream has been seen the
-    choice is made again, and a join that promises clearly more takes over once the one before has answered
-    its rows.
+    How it works: the first rows tell which pages the stream wants. From that, the sizes, and the cost of
+    reading, the models predict the rate of every candidate: X-HYBRIDJOIN, SSIJ and MESHJOIN, each behind a
+    cache of rows, and SSIJ alone, which takes the least processor time. The choice is made again when more of
+    the stream has been seen, and a join that promises clearly more takes over once the previous one has
+    answered its rows.
 
     Args:
-        master: The master.
-        on: Key: a name, a list of names, or `{"stream column": "master column"}`.
-        how: "inner", "left", "semi" or "anti".
-        memory: Budget of the whole operator.
         is_paced: The stream pauses before the memory is full, and everything is answered at each pause, as in
             micro-batches: SSIJ then reads every page once, in the order of the disk.
-        **options: Those that all operators have: `columns`, `within`, `between`, `suffix`, `device`, `clock`,
-            `pages`, `shared_index`.
+        deadline: Refused: only `SSIJ` keeps deadlines.
+        master, on, how, memory, columns, within, between, suffix, device, clock, pages, shared_index: See
+            `SSIJ`.
 
     Example:
         >>> import adjoin, pyarrow as pa, tempfile
@@ -106,8 +108,8 @@ class AutoJoin(SemiStreamJoin):
         ([(1, 7, 'pen'), (3, 5, 'pad')], True)
 
     Cost:
-        That of the join chosen; four bytes for every page of the master, and a look at the index for a sample
-        of the rows.
+        That of the chosen join; four bytes for every page of the master, and an index lookup for a sample of
+        the rows.
     """
 
     candidates: ClassVar[dict[str, type[FrontStaged] | type[SSIJ]]] = {
@@ -125,28 +127,52 @@ class AutoJoin(SemiStreamJoin):
         memory: int | str = "64MB",
         *,
         is_paced: bool = False,
-        **options: Any,
+        columns: Sequence[str] | None = None,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_master",
+        deadline: float | datetime.timedelta | str | None = None,
+        device: Device | None = None,
+        clock: Clock | None = None,
+        pages: PageMemory | None = None,
+        shared_index: bool = False,
     ) -> None:
         super().__init__()
-        check_master(master)
-        if "deadline" in options:
+        require_master(master)
+        if deadline is not None:
             raise OptionError('algorithm="auto" keeps no deadlines; "ssij" and "ssij+front" do')
         self._total_bytes = parse_bytes(memory)
-        arguments.flag("shared_index", options.get("shared_index", False))
-        self._check_memory(master, options)
+        arguments.flag("shared_index", shared_index)
         self._is_paced = arguments.flag("is_paced", is_paced)
-        self._owns_device = options.get("device") is None
-        self._options = {**options, "on": on, "how": how}
-        self._options["device"] = options.get("device") or Disk()
-        self._options["clock"] = options.get("clock") or SystemClock()
-        names = ("columns", "within", "between", "suffix")
-        self._spec = make_spec(master, on, how, **{name: options[name] for name in names if name in options})
+        self._spec = make_spec(master, on, how, columns, within, between, suffix)
+        _check_memory(
+            self._total_bytes,
+            self.least_memory(master, pages=type(pages or PageMemory()), shared_index=shared_index),
+        )
+        self._shared_index = shared_index
+        self._owns_device = device is None
+        self._device: Device = Disk() if device is None else device
+        self._clock = clock or SystemClock()
+        self._make = partial(
+            _make,
+            on=on,
+            how=how,
+            memory=self._total_bytes,
+            columns=columns,
+            within=within,
+            between=between,
+            suffix=suffix,
+            device=self._device,
+            clock=self._clock,
+            pages=pages,
+            shared_index=shared_index,
+        )
         self._before: dict[str, Any] = dict.fromkeys((*_ADDED, *_GREATEST), 0)
         self._choices = 0
         self._row_bytes = 40.0
         self._watch(master)
         self._choice = self._choose()
-        self._join = self._make(master)
+        self._join = self._start(master)
 
     @classmethod
     def least_memory(
@@ -156,20 +182,12 @@ class AutoJoin(SemiStreamJoin):
         least = SSIJ.least_memory(master, pages=pages, shared_index=shared_index)
         return least + _COUNT_BYTES * master.pages
 
-    def _check_memory(self, master: Master, options: dict[str, Any]) -> None:
-        pages = type(options.get("pages") or PageMemory())
-        least = self.least_memory(master, pages=pages, shared_index=options.get("shared_index", False))
-        if self._total_bytes < least:
-            raise BudgetError(
-                f"memory={self._total_bytes} is too small for this master; give memory={least} or more"
-            )
-
     def schema_of(self, stream: pa.Schema) -> pa.Schema:
         """The schema of the results for a stream with this schema."""
         return self._join.schema_of(stream)
 
     def metrics(self) -> dict[str, Any]:
-        """Those of the join at work, for all that were; also `algorithm`, `reason` and `choices`."""
+        """Those of the current join, summed over all joins; also `algorithm`, `reason` and `choices`."""
         now = self._join.metrics()
         return {
             **now,
@@ -185,29 +203,30 @@ class AutoJoin(SemiStreamJoin):
     def _close(self) -> None:
         self._join.close()
         if self._owns_device:
-            self._options["device"].close()
+            self._device.close()
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
         self._join.check_invariants()
 
     def offer(self, batch: pa.RecordBatch) -> bool:
-        """Put rows into the input buffer of the join at work; False if there is no room."""
+        """Put rows into the input buffer of the current join; False if there is no room."""
         self._check_open()
         self._check_batch(batch)
         return self._join.offer(batch)
 
     # The contract.
 
-    def _check_master(self, master: Master) -> None:
-        self._join._check_master(master)
+    def check_master(self, master: Master) -> None:
+        """Raise an error unless `refresh` can continue with this master."""
+        self._join.check_master(master)
 
-    def _check_batch(self, batch: pa.RecordBatch) -> None:
-        super()._check_batch(batch)
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """Raise a BudgetError if a row does not fit in memory."""
         self._join.check_rows(batch)
 
     def _begin(self, stream: pa.Schema) -> None:
-        self._join._check_stream(stream)
+        self._join.expect(stream)
 
     def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._look(batch)
@@ -219,7 +238,7 @@ class AutoJoin(SemiStreamJoin):
         yield from self._join.idle(seconds)
 
     def _refresh(self, master: Master) -> Iterator[pa.RecordBatch]:
-        self._join._budget.set("watch", 0)
+        self._join.reserve(_ACCOUNT, 0)
         yield from self._join.refresh(master)
         self._watch(master.seen_as(self._master.view()))
         self._take_room_to_watch(self._join)
@@ -231,7 +250,7 @@ class AutoJoin(SemiStreamJoin):
     # What the stream asks for.
 
     def _watch(self, master: Master) -> None:
-        """Count from now on which pages of this version the stream wants."""
+        """Start counting which pages of this version the stream wants."""
         self._master = master
         self._counts: Array = np.zeros(master.pages, np.float32)
         self._seen_rows = 0
@@ -240,7 +259,7 @@ class AutoJoin(SemiStreamJoin):
         self._pages_per_row = 1.0
 
     def _look(self, batch: pa.RecordBatch) -> None:
-        """Count the pages of a sample of the rows."""
+        """Count the pages that a sample of the rows wants."""
         if batch.num_rows == 0 or self._rows_to_choose == inf:
             return
         self._batches += 1
@@ -263,17 +282,15 @@ class AutoJoin(SemiStreamJoin):
 
     # The choice.
 
-    def _make(self, master: Master) -> FrontStaged | SSIJ:
+    def _start(self, master: Master) -> FrontStaged | SSIJ:
         self._choices += 1
-        join = self.candidates[self._choice.algorithm](master, memory=self._total_bytes, **self._options)
+        join = self._make(self.candidates[self._choice.algorithm], master)
         self._take_room_to_watch(join)
         return join
 
     def _take_room_to_watch(self, join: FrontStaged | SSIJ) -> None:
-        """Account for the counts; where rows leave no room for them, do without."""
-        if join._pages.make_room(self._counts.nbytes):
-            join._budget.set("watch", self._counts.nbytes)
-        else:
+        """Account for the counts; if rows leave no room for them, do without."""
+        if not join.reserve(_ACCOUNT, self._counts.nbytes):
             self._counts = self._counts[:0].copy()
 
     def _choose(self) -> Choice:
@@ -291,13 +308,13 @@ class AutoJoin(SemiStreamJoin):
         )
 
     def _rates(self) -> dict[str, float]:
-        """Rows a second that the models expect of the candidates, the cache of rows aside."""
+        """The rows per second that the models expect of the candidates, leaving the cache of rows aside."""
         master = self._master
-        cost = self._options["device"].cost([file.path for file in master.files])
+        cost = self._device.cost([file.path for file in master.files])
         constants = CostConstants(cost.positioning_seconds, cost.block_seconds / BLOCK_BYTES)
         counts, _ = coarser(self._counts, self._work_bytes)
         weights = without_chance(counts) if counts.any() else np.ones(len(counts))
-        index_bytes = 0 if self._options.get("shared_index") else master.checked_index.nbytes
+        index_bytes = 0 if self._shared_index else master.checked_index.nbytes
         scanned = self._setting(_SCAN_BYTES, 0)
         loaded = self._setting(_LOAD_BYTES + _LOAD_PAIR_BYTES * self._pages_per_row, index_bytes)
         phased = self._setting(_PHASE_BYTES + _PHASE_PAIR_BYTES * self._pages_per_row, index_bytes)
@@ -316,14 +333,14 @@ class AutoJoin(SemiStreamJoin):
 
     @property
     def _work_bytes(self) -> int:
-        """For the models: what the join at work has for a step, as it does nothing meanwhile."""
+        """Memory for the models: that of a step of the current join, which is idle while they run."""
         if self._choices == 0:
             return int(_FIRST_WORK_SHARE * self._total_bytes)
-        return self._join._pages.split.work_bytes
+        return self._join.work_bytes
 
     def _with_processor(self, rates: dict[str, float]) -> dict[str, float]:
-        """The rates on a real clock: where reading is cheap, the processor decides."""
-        if not isinstance(self._options["clock"], SystemClock):
+        """The rates on a real clock: where reading is cheap, processor time decides."""
+        if not isinstance(self._clock, SystemClock):
             return rates
         rates["ssij"] = rates["ssij+front"]
         return {name: rate / (1 + rate * _PROCESSOR_SECONDS[name]) for name, rate in rates.items()}
@@ -336,7 +353,7 @@ class AutoJoin(SemiStreamJoin):
         return Setting(spare_bytes, master.pages, master.page_bytes, row_bytes)
 
     def _choose_again(self) -> Generator[pa.RecordBatch, None, None]:
-        """Choose by what was seen; the join at work answers its rows before another takes over."""
+        """Choose again by what was seen; the current join answers its rows before another one takes over."""
         pages = self._master.pages
         if len(self._counts) == 0:
             self._rows_to_choose = inf
@@ -344,7 +361,7 @@ class AutoJoin(SemiStreamJoin):
         rows_between = min(max(self._seen_rows, _ROWS_PER_PAGE * pages), _MOST_ROWS_PER_PAGE * pages)
         self._rows_to_choose = self._seen_rows + rows_between
         choice = self._choose()
-        self._counts /= 2  # the past fades
+        self._counts /= 2  # the past counts less
         if not self._is_worth_it(choice):
             self._choice = replace(choice, algorithm=self._choice.algorithm)
             return
@@ -356,9 +373,21 @@ class AutoJoin(SemiStreamJoin):
             self._before[name] = max(self._before[name], past[name])
         self._join.close()
         self._choice = choice
-        self._join = self._make(self._master)
+        self._join = self._start(self._master)
         if self._stream_schema is not None:
             self._begin(self._stream_schema)
 
     def _is_worth_it(self, choice: Choice) -> bool:
         return choice.rates[choice.algorithm] > _WORTH_A_CHANGE * choice.rates[self._choice.algorithm]
+
+
+def _make(kind: type[FrontStaged] | type[SSIJ], master: Master, **options: Any) -> FrontStaged | SSIJ:
+    """One of the candidates, with options that all of them have."""
+    return kind(master, **options)
+
+
+def _check_memory(memory_bytes: int, least_bytes: int) -> None:
+    if memory_bytes < least_bytes:
+        raise BudgetError(
+            f"memory={memory_bytes} is too small for this master; give memory={least_bytes} or more"
+        )

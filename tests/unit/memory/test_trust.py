@@ -3,12 +3,14 @@
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from adjoin.memory.page_memory import PageFile, PageMemory
-from adjoin.memory.trust import Trust
+from adjoin.memory.trust import SlotTrust
 
 SLOTS = np.arange(8, dtype=np.int32)
 MOST_BYTES = 1 << 20
@@ -21,11 +23,20 @@ def next_tick() -> None:
         time.sleep(0.001)
 
 
-def verified(pages: PageFile, trust: Trust, slots: np.ndarray) -> None:
+def trust_in(memory: PageMemory) -> SlotTrust:
+    arena: Any = SimpleNamespace(memory=memory, all_slots=len(SLOTS))
+    return SlotTrust(arena, SimpleNamespace())  # type: ignore[arg-type]
+
+
+def doubted(trust: SlotTrust, slots: np.ndarray = SLOTS) -> list[int]:
+    return trust._doubtful(slots)[0].tolist()
+
+
+def verify(trust: SlotTrust, slots: np.ndarray) -> None:
     next_tick()
-    doubtful, state = trust.doubtful(slots)
+    doubtful, state = trust._doubtful(slots)
     assert state
-    trust.trust(doubtful, state)
+    trust._verified[doubtful] = state
 
 
 @pytest.fixture
@@ -33,40 +44,42 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "pages"
 
 
-def use(pages: PageFile) -> Trust:
+def use(pages: PageFile) -> SlotTrust:
     """Begin to use the file, as an operator does; what is mapped once stays so."""
     if pages.recall("key") is None:
         pages.array("notes", 100, np.int8)[:] = 1
-    return Trust(pages, len(SLOTS))
+    return trust_in(pages)
 
 
 def test_private_memory_is_never_doubted():
-    trust = Trust(PageMemory(), len(SLOTS))
-    assert trust.doubtful(SLOTS)[0].tolist() == []
+    def expected(slots: np.ndarray) -> Any:
+        raise AssertionError("nothing is to be verified")
+
+    assert trust_in(PageMemory()).find_damaged(SLOTS, expected) is None
 
 
 def test_every_slot_is_doubted_until_it_was_verified(path):
     with PageFile(path, MOST_BYTES) as pages:
         trust = use(pages)
-        verified(pages, trust, SLOTS[:3])
-        assert trust.doubtful(SLOTS)[0].tolist() == [3, 4, 5, 6, 7]
+        verify(trust, SLOTS[:3])
+        assert doubted(trust) == [3, 4, 5, 6, 7]
         trust.doubt(SLOTS[1:2])
-        assert trust.doubtful(SLOTS[:3])[0].tolist() == [1]
+        assert doubted(trust, SLOTS[:3]) == [1]
 
 
 def test_the_next_user_in_the_process_trusts_what_the_last_one_verified(path):
     with PageFile(path, MOST_BYTES) as pages:
         use(pages)
         pages.leave({})
-        verified(pages, use(pages), SLOTS[2:5])
+        verify(use(pages), SLOTS[2:5])
         pages.leave({})
-        assert use(pages).doubtful(SLOTS)[0].tolist() == [0, 1, 5, 6, 7]
+        assert doubted(use(pages)) == [0, 1, 5, 6, 7]
 
 
 @pytest.mark.parametrize("offset", [0, 4096])
 def test_a_write_between_two_users_ends_all_trust(path, offset):
     with PageFile(path, MOST_BYTES) as pages:
-        verified(pages, use(pages), SLOTS)
+        verify(use(pages), SLOTS)
         pages.leave({})
         with open(path, "r+b") as file:
             file.seek(offset)
@@ -74,34 +87,34 @@ def test_a_write_between_two_users_ends_all_trust(path, offset):
             file.seek(offset)
             file.write(same)
         next_tick()
-        assert use(pages).doubtful(SLOTS)[0].tolist() == SLOTS.tolist()
+        assert doubted(use(pages)) == SLOTS.tolist()
 
 
 def test_memory_that_was_emptied_is_not_trusted(path):
     with PageFile(path, MOST_BYTES) as pages:
-        verified(pages, use(pages), SLOTS)
+        verify(use(pages), SLOTS)
         pages.empty()
-        assert Trust(pages, len(SLOTS)).doubtful(SLOTS)[0].tolist() == SLOTS.tolist()
+        assert doubted(trust_in(pages)) == SLOTS.tolist()
 
 
 def test_a_write_while_the_file_is_in_use_ends_all_trust(path):
     with PageFile(path, MOST_BYTES) as pages:
         trust = use(pages)
-        verified(pages, trust, SLOTS)
-        assert len(trust.doubtful(SLOTS)[0]) == 0
+        verify(trust, SLOTS)
+        assert doubted(trust) == []
         next_tick()
         os.pwrite(os.open(path, os.O_RDWR), b"x", 50_000)
-        assert trust.doubtful(SLOTS)[0].tolist() == SLOTS.tolist()
+        assert doubted(trust) == SLOTS.tolist()
 
 
 def test_nothing_is_trusted_in_the_tick_of_a_change(path):
     with PageFile(path, MOST_BYTES) as pages:
         trust = use(pages)
-        verified(pages, trust, SLOTS)
+        verify(trust, SLOTS)
         for _ in range(50):
             next_tick()
             os.utime(path)
-            doubtful, state = trust.doubtful(SLOTS)
+            doubtful, state = trust._doubtful(SLOTS)
             if state == 0:
                 assert doubtful.tolist() == SLOTS.tolist()
                 break

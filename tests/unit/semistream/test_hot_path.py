@@ -53,7 +53,7 @@ def test_a_wave_of_many_pages_costs_no_more_calls_than_one_of_few(master):
     assert abs(many - few) < 40
 
 
-def test_many_rows_that_wait_cost_no_more_calls_than_few(master):
+def test_many_pending_rows_cost_no_more_calls_than_few(master):
     few = python_calls(master, [0, 2, 4], [-1])
     many = python_calls(master, np.tile(np.arange(0, 40, 2), 400), [-1])
     assert abs(many - few) < 40

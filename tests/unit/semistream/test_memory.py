@@ -110,7 +110,7 @@ def test_the_least_memory_works_and_there_is_no_hole_above_it(name, shop):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shop", ["narrow"], indirect=True)
-def test_a_row_that_does_not_fit_is_refused_and_the_join_goes_on(name, shop):
+def test_a_row_that_does_not_fit_is_refused_and_the_join_continues(name, shop):
     _, master = shop
 
     def row(size: int) -> pa.RecordBatch:

@@ -45,7 +45,7 @@ class Run:
         self.join = kind(master, on="key", memory=memory_bytes, device=device, clock=clock, **options)
         behind = getattr(self.join, "_join", self.join)
         self.seen: list[int] = []
-        _watch(behind._stage, self.seen)
+        _watch(behind._algorithm, self.seen)
         with self.join as join:
             for done in range(0, STREAM_ROWS, BATCH_ROWS):
                 if done == STREAM_ROWS // BATCH_ROWS // 2 * BATCH_ROWS:
@@ -58,17 +58,17 @@ class Run:
             self.waiting_rows = float(np.mean(self.seen))
             self.rate = rows / (clock.now() - began)
             self.metrics = join.metrics()
-            self.disk_pages = behind._pages.split.wave_pages
+            self.disk_pages = behind.parts.pages.split.wave_pages
 
 
-def _watch(stage: Any, seen: list[int]) -> None:
-    relieve = stage.relieve
+def _watch(algorithm: Any, seen: list[int]) -> None:
+    join_phase = algorithm.join_phase
 
     def watched() -> Iterator[pa.RecordBatch]:
-        seen.append(stage.rows_waiting)
-        return relieve()
+        seen.append(algorithm.rows_pending)
+        return join_phase()
 
-    stage.relieve = watched
+    algorithm.join_phase = watched
 
 
 def page_weights(master: Master, zipf: Zipf) -> Any:

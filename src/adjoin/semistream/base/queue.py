@@ -1,7 +1,7 @@
-"""Stream rows that wait in the order in which they came, and leave in any order."""
+"""The queue of pending rows: they enter in the order of arrival, leave in any order, and fill the memory."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,23 +9,27 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
-from adjoin.semistream.base.buffers import Rows, join_rows
+from adjoin.memory.budget import MemoryBudget
+from adjoin.semistream.base.buffers import MOST_STREAM_BYTES, Rows, join_rows
+from adjoin.semistream.pages.resident import ResidentPages
 
 _GROWTH = 4
-"""A part is joined with the one before it unless that is so many times as long."""
+"""A part is joined with the previous one unless that is this many times as long."""
 _MOST_ARRIVALS = 512
-"""So many times of arrival are kept; rows between two of them count as older than they are."""
+"""Times of arrival that are kept; rows between two of them count as older than they are."""
 _MOST_GONE = 0.125
 """Share of the rows that may have left before the others close up."""
+_INPUT_SHARE = 1 / 16
+"""Part of the memory of rows that is left to rows that arrive in the meantime."""
 
 
 @dataclass
 class Part:
-    """Rows that lie together.
+    """Rows that are stored together.
 
     Attributes:
         rows: The rows.
-        left: Of each, for how many things it still waits; 0 when it has left.
+        left: How many pages each row still waits for; 0 once it has left.
     """
 
     rows: Rows
@@ -33,19 +37,19 @@ class Part:
 
 
 class RowQueue:
-    """Rows with numbers that ascend in the order in which they came.
+    """Pending rows, numbered in the order of arrival.
 
-    Rows lie in few parts, each larger than the next. A row that leaves is only marked; `close_up` removes
-    what is marked and numbers the others anew.
+    Rows are stored in a few parts, each larger than the next. A row that leaves is only marked; `close_up`
+    removes the marked rows and renumbers the others.
 
     Attributes:
-        rows: Rows that wait.
-        all_rows: These, and those that left but still have a number.
-        held_bytes: Bytes of all of them, and what joining the parts takes for a moment.
+        rows: Pending rows.
+        all_rows: Pending rows and those that have left but still have a number.
+        held_bytes: Bytes of all of these, plus what joining the parts takes for a moment.
     """
 
     state_bytes = 4
-    """Of a row, beside what `Rows` counts."""
+    """Of a row, in addition to what `Rows` counts."""
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
@@ -56,7 +60,7 @@ class RowQueue:
         self.held_bytes = 0
 
     def add(self, rows: Rows, left: Array) -> None:
-        """Rows that come last, and for how many things each waits."""
+        """Add rows at the end, and how many pages each waits for."""
         self._arrivals.append((self.all_rows, rows.arrived))
         if len(self._arrivals) > _MOST_ARRIVALS:
             del self._arrivals[1::2]
@@ -69,7 +73,7 @@ class RowQueue:
         self._recount()
 
     def parts_of(self, numbers: Array) -> Iterator[tuple[Part, slice, Array]]:
-        """The parts in which these rows lie: each with a range of `numbers` and its rows; numbers ascend."""
+        """The parts that hold these rows, each with its range of the (ascending) numbers and its rows."""
         begin = 0
         for part in self._parts:
             first, last = np.searchsorted(numbers, (begin, begin + len(part.left)))
@@ -78,7 +82,7 @@ class RowQueue:
             begin += len(part.left)
 
     def oldest(self, count: int) -> Array:
-        """Numbers of the first rows that wait, at most so many."""
+        """Numbers of the oldest pending rows, at most `count`."""
         found: list[Array] = []
         begin = 0
         for part in self._parts:
@@ -95,23 +99,23 @@ class RowQueue:
         return numbers
 
     def leave(self, part: Part, rows: Array) -> None:
-        """These rows of the part need not wait any more."""
+        """These rows of the part are finished."""
         part.left[rows] = 0
         self.rows -= len(rows)
         if self.rows == 0:
             self.clear()
 
     def arrival_of(self, number: int) -> float:
-        """When a row, or one before it in the same batch, arrived."""
+        """When a row, or an earlier one of the same batch, arrived."""
         return self._arrivals[bisect_right(self._arrivals, (number, np.inf)) - 1][1]
 
     @property
     def is_loose(self) -> bool:
-        """Whether closing up would give back a good part of the memory."""
+        """Whether closing up would free a good part of the memory."""
         return self.all_rows - self.rows > _MOST_GONE * self.all_rows
 
     def close_up(self) -> Array:
-        """Remove the rows that left; returns the new number of each row that was there."""
+        """Remove the rows that have left; returns the new number of every row."""
         whole = self._parts[0]
         for part in self._parts[1:]:
             whole = _join(whole, part)
@@ -129,7 +133,7 @@ class RowQueue:
         return number[:-1]
 
     def clear(self) -> None:
-        """Forget the rows: all have left."""
+        """Forget all rows: they have left."""
         self._parts, self._arrivals = [], []
         self._front = self.rows = self.all_rows = self.held_bytes = 0
 
@@ -153,22 +157,98 @@ def _join(part: Part, more: Part) -> Part:
 
 
 def _only(rows: Rows, chosen: Array) -> Rows:
-    """These rows alone; each column is freed once it is copied."""
+    """Only these rows; each column is freed once it is copied."""
     columns, schema = list(rows.batch.columns), rows.batch.schema
     rows.batch = _NOTHING.batch
     for i in range(len(columns)):
         columns[i] = take_rows(pa.record_batch([columns[i]], names=[""]), chosen).column(0)
-    low = rows.low[chosen]
-    return Rows(
-        pa.RecordBatch.from_arrays(columns, schema=schema),
-        rows.arrived,
-        None if rows.due is None else rows.due[chosen],
-        low,
-        low if rows.high is rows.low else rows.high[chosen],
-        rows.matched[chosen],
-        None if rows.sizes is None else rows.sizes[chosen],
-    )
+    return rows.with_batch(pa.RecordBatch.from_arrays(columns, schema=schema), chosen)
 
 
 _NONE = np.empty(0, np.int64)
 _NOTHING = Rows(pa.record_batch({"": pa.nulls(0)}), 0.0, None, _NONE, _NONE, np.empty(0, bool))
+
+
+class QueueRoom:
+    """The memory of a queue of pending rows.
+
+    A front stage trades with it: rows that are answered from the cache do not wait, and leave their memory
+    to the cache.
+
+    Args:
+        pages: The resident pages, which the queue shares its memory with.
+        budget: The operator's budget; this class keeps its accounts "stream" and "inverted".
+        queue: The queue.
+
+    Attributes:
+        queue: The queue.
+        iterations: How often pages have been read for the queue.
+        ceded_bytes: What the queue leaves to the front stage, as soon as enough rows have left.
+    """
+
+    def __init__(self, pages: ResidentPages, budget: MemoryBudget, queue: RowQueue) -> None:
+        self._pages = pages
+        self._budget = budget
+        self.queue = queue
+        self.iterations = 0
+        self.ceded_bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """The most that rows may have."""
+        split = self._pages.split
+        others_bytes = self._pages.pinned_slots * split.slot_cost + self.ceded_bytes
+        return min(int((1 - _INPUT_SHARE) * split.stream_bytes) - others_bytes, MOST_STREAM_BYTES)
+
+    @property
+    def shared_bytes(self) -> int:
+        """What pending rows and the input buffer can have at most."""
+        split = self._pages.split
+        return split.stream_bytes - self._pages.pinned_slots * split.slot_cost
+
+    @property
+    def held_bytes(self) -> int:
+        """What rows and the notes on them take now."""
+        return self._budget.account("stream") + self._budget.account("inverted")
+
+    @property
+    def row_bytes(self) -> float:
+        """What a pending row takes; 0 if there is none."""
+        return self.held_bytes / max(self.queue.rows, 1)
+
+    @property
+    def rows_per_round(self) -> float:
+        """As many rows as the queue holds: after these, a page is read again for new rows."""
+        return self.bytes / max(self.row_bytes, 1)
+
+    def has(self, more_bytes: int) -> bool:
+        """Whether rows may have this many bytes more."""
+        is_allowed = self.held_bytes + more_bytes <= self.bytes
+        return is_allowed and self._pages.make_room(more_bytes, ask_borrower=False)
+
+    def admit(self, more_bytes: int, close_up: Callable[[], None]) -> bool:
+        """Account for more rows; False if there is no room.
+
+        Args:
+            more_bytes: What they take.
+            close_up: Frees the memory of rows that have left.
+        """
+        if not self.has(more_bytes) and self.queue.is_loose:
+            close_up()
+        if not self.has(more_bytes) and (self.queue.rows or not self._pages.make_room(more_bytes)):
+            return False
+        self._budget.add("stream", more_bytes)
+        return True
+
+    def account(self, notes_bytes: int) -> None:
+        """Account for the rows as they are now, and for the notes on them; joined columns may have grown."""
+        stream_bytes = self.queue.held_bytes
+        self._pages.make_room(stream_bytes + notes_bytes - self.held_bytes)
+        self._budget.set("inverted", 0)
+        self._budget.set("stream", stream_bytes)
+        self._budget.set("inverted", notes_bytes)
+
+    def check_invariants(self, notes_bytes: int) -> None:
+        self.queue.check_invariants()
+        assert self._budget.account("stream") >= self.queue.held_bytes
+        assert self._budget.account("inverted") >= notes_bytes

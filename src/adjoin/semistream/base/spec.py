@@ -1,4 +1,4 @@
-"""What is to be joined with what, checked once at the door."""
+"""The join specification, validated once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ On = str | Sequence[str] | Mapping[str, str]
 
 @dataclass(frozen=True)
 class JoinSpec:
-    """A checked description of the join.
+    """Which rows are joined and what the results are.
 
     Attributes:
         how: inner, left, semi or anti.
         predicate: Which master keys a stream row matches.
-        columns: Names of the master's columns that are put out; none for semi and anti joins.
-        verified: The master's key columns that must be compared after a match, because keys are hashed.
-        suffix: What a master column gets whose name the stream has too.
-        orders: What ordered dictionaries of the stream are ordered by.
+        columns: Names of the master columns that are emitted; none for semi and anti joins.
+        verified: The master's key columns if they must be compared after a match, because keys are hashed.
+        suffix: Appended to a master column if the stream has a column of the same name.
+        orders: The order of ordered dictionaries in the stream.
     """
 
     how: str
@@ -73,7 +73,7 @@ def make_spec(
     between: tuple[str, str] | None = None,
     suffix: str = "_master",
 ) -> JoinSpec:
-    """Check the arguments of an operator against the master."""
+    """Validate the arguments of an operator against the master."""
     if not isinstance(how, str) or how not in HOW:
         raise OptionError(f"how={how!r} is not one of {', '.join(HOW)}")
     for name, given in (("columns", columns), ("between", between)):
@@ -103,7 +103,7 @@ def make_spec(
 
 
 def _key_pairs(master: Master, on: On) -> dict[str, str]:
-    """Stream column of every key column of the master."""
+    """The stream column for every key column of the master."""
     pairs = arguments.key_pairs(on)
     if set(pairs) != set(master.key):
         raise SchemaError(

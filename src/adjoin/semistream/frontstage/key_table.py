@@ -1,4 +1,4 @@
-"""Where the cached rows of each key are, and how often keys were seen: a hash table and counters."""
+"""Where the cached rows of each key are, and how often keys were seen: a hash table with counters."""
 
 from typing import Any
 
@@ -17,28 +17,28 @@ from adjoin.kernels.types import Array
 from adjoin.memory.page_memory import PageMemory
 
 ON_THE_WAY = -2
-"""The slot of a key whose rows are known but lie nowhere yet."""
+"""The slot of a key whose rows are known but not stored yet."""
 
 _COUNTERS_PER_ENTRY = 8
 _SEEN_PER_COUNTER = 4
-"""Counters are halved when so many times their number was counted, so that the past fades."""
+"""Counters are halved once this many times their number has been counted, so that the past fades."""
 
 
 class KeyTable:
-    """Keys, each with the place of its rows and how warm it is; and how often keys were seen, here or not.
+    """Keys, each with the place and the heat of its rows; and counts of keys seen, whether stored or not.
 
     Args:
-        length: Entries, taken or not.
+        length: Entries, taken or free.
         most_length: Entries that it can grow to.
-        memory: Where it lies; private memory by default.
-        left: Go on with what is in the memory, of which this was said when it was left; None begins empty.
+        memory: Memory for the table; private by default.
+        left: What `leave` returned, to continue with what is in the memory; None starts empty.
 
     Attributes:
         key: The key of each entry.
         slot: The slot of its rows, ON_THE_WAY, or EMPTY where no key is.
         row: Its first row in the slot.
         rows: How many rows it has.
-        heat: How warm it is.
+        heat: How often its rows were used of late.
     """
 
     entry_bytes = 8 + 4 + 4 + 4 + 1
@@ -46,7 +46,7 @@ class KeyTable:
     """With the counters."""
     most_heat = 255
     fullest = 0.7
-    """Share of the entries that may be taken: the fuller the table, the longer the searches."""
+    """The share of entries that may be taken: the fuller the table, the longer a search."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class KeyTable:
         self._taken = 0
 
     def _lay_out(self, length: int) -> None:
-        """One array after the other, the widest first, so that all are aligned."""
+        """Lay out the arrays one after the other, the widest first, so that all are aligned."""
         room = self._most_length * self.bytes_per_entry
         table = self._memory.array("table", length * self.bytes_per_entry, np.uint8, room)
         ends = np.cumsum([8, 4, 4, 4, 1]) * length
@@ -85,11 +85,11 @@ class KeyTable:
         self.rows: Array = rows.view(np.int32)
 
     def leave(self) -> dict[str, Any]:
-        """What must be said to go on with what is in the memory."""
+        """What the next user needs to continue with what is in the memory."""
         return {"length": self.length, "counted": self._counted, "taken": self._taken}
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._memory = PageMemory()
         self._lay_out(0)
 
@@ -98,12 +98,12 @@ class KeyTable:
 
     @property
     def length(self) -> int:
-        """Entries, taken or not."""
+        """Entries, taken or free."""
         return len(self.key)
 
     @property
     def most(self) -> int:
-        """Keys that it may take."""
+        """The most keys that it may take at this length."""
         return int(self.fullest * self.length)
 
     @property
@@ -111,7 +111,7 @@ class KeyTable:
         return self.length * self.bytes_per_entry
 
     def taken(self) -> Array:
-        """All entries with a key, in no order."""
+        """All entries with a key, in no particular order."""
         return np.flatnonzero(self.slot != EMPTY)
 
     def find(self, keys: Array) -> Array:
@@ -119,7 +119,7 @@ class KeyTable:
         return find_keys(keys, self.key, self.slot)
 
     def insert(self, keys: Array) -> Array:
-        """Enter keys that it does not have, with rows on the way; returns their entries."""
+        """Insert keys that it does not have, with their rows on the way; returns their entries."""
         self._taken += len(keys)
         entries = insert_keys(keys, self.key, self.slot, ON_THE_WAY)
         if (entries == EMPTY).any():
@@ -127,16 +127,16 @@ class KeyTable:
         return entries
 
     def remove(self, keys: Array) -> None:
-        """Remove keys, those that are there."""
+        """Remove those of these keys that it has."""
         self._taken -= remove_keys(keys, self.key, self.slot, self.row, self.rows, self.heat)
 
     def clear(self) -> None:
-        """Remove all keys; how often they were seen stays."""
+        """Remove all keys; the counts stay."""
         self.slot.fill(EMPTY)
         self._taken = 0
 
     def resize(self, length: int) -> None:
-        """Go on with so many entries. Counters begin anew."""
+        """Change the number of entries; the counts start again at zero."""
         taken = self.taken()
         key, *places = (array[taken] for array in (self.key, self.slot, self.row, self.rows, self.heat))
         self._make(length)
@@ -146,11 +146,11 @@ class KeyTable:
         self._memory.trim("table", self.bytes, np.uint8)
 
     def warm(self, entries: Array) -> None:
-        """One more stream row found each of these entries (repeats count)."""
+        """Count one more stream row for each of these entries (repeats count)."""
         heat_entries(self.heat, entries, self.most_heat)
 
     def cold(self, entries: Array, least_heat: Array | float) -> Array:
-        """Which of these entries are colder than that."""
+        """Which of these entries have less heat than this."""
         return self.heat[entries] < np.minimum(least_heat, self.most_heat)
 
     def cool(self) -> None:
@@ -158,7 +158,7 @@ class KeyTable:
         self.heat >>= 1
 
     def count(self, keys: Array, times: Array) -> Array:
-        """How often each key was seen of late, these times included."""
+        """How often each key was seen of late, including these times."""
         self._counted += int(times.sum())
         return count_seen(keys, times, self._seen)
 
@@ -167,7 +167,7 @@ class KeyTable:
         return times_seen(keys, self._seen)
 
     def fade(self) -> bool:
-        """Let the past count half, once enough was counted since; says whether it does."""
+        """Halve the counts if enough was counted since the last time; returns whether it did."""
         is_due = self._counted > _SEEN_PER_COUNTER * len(self._seen)
         if is_due:
             self._seen >>= 1

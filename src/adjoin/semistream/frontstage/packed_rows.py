@@ -1,4 +1,4 @@
-"""Rows packed side by side in the slots of an arena, each slot an Arrow record batch."""
+"""Rows packed into the slots of an arena, each slot an Arrow record batch."""
 
 from collections import deque
 from typing import Any
@@ -6,28 +6,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adjoin.kernels.gather import SOUND
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.key_table import EMPTY, find_wrong_group
-from adjoin.kernels.pages import find_damage
 from adjoin.kernels.types import Array
 from adjoin.memory.page_memory import PageMemory
 from adjoin.memory.row_slots import RowSlots
-from adjoin.memory.trust import Trust
+from adjoin.memory.trust import SlotTrust, Stored
 
 
 class PackedRows(RowSlots):
-    """Slots full of rows, which take turns to be filled anew.
+    """Slots full of rows, which take turns being refilled.
 
     Args:
         schema: The columns of the rows, an int64 without nulls first.
         slots: The most slots.
         slot_bytes: A slot.
-        memory: Where they lie; private memory by default.
-        left: Go on with what is in the memory, of which this was said when it was left; None begins empty.
+        memory: Memory for the slots; private by default.
+        left: What `leave` returned, to continue with what is in the memory; None starts empty.
 
     Attributes:
-        turns: The slots with rows; the first is filled anew first.
+        turns: The slots with rows; the first is refilled first.
     """
 
     def __init__(
@@ -40,11 +38,11 @@ class PackedRows(RowSlots):
     ) -> None:
         super().__init__(schema, slots, slot_bytes, memory=memory)
         self._turns_left: Array = self._arena.memory.held("turns", slots, np.int32)
-        # Of what was written to each slot: so that it is known whether it is still there.
+        # Of what was written to each slot, to tell whether it is intact.
         watched = self._arena.all_slots if self._arena.memory.outlives else 0
         self._lengths: Array = self._arena.memory.held("lengths", watched, np.int64)
         self._checksums: Array = self._arena.memory.held("checksums", watched, np.uint64)
-        self._trust = Trust(self._arena.memory, self._arena.all_slots)
+        self._trust = SlotTrust(self._arena, self.columns)
         self.turns: deque[int] = deque()
         if left is not None:
             self._arena.resume(left["capacity"], left["free_slots"])
@@ -57,12 +55,12 @@ class PackedRows(RowSlots):
 
     @property
     def all_slots(self) -> int:
-        """More than the number of any slot."""
+        """One more than the greatest slot number."""
         return self._arena.all_slots
 
     @property
     def most_rows(self) -> int:
-        """No slot has more: every row has eight bytes at least."""
+        """The most rows of a slot: every row has at least eight bytes."""
         return self._arena.slot_bytes // 8
 
     @property
@@ -71,17 +69,17 @@ class PackedRows(RowSlots):
 
     @property
     def bytes(self) -> int:
-        """Of all slots."""
+        """Bytes of all slots."""
         return self._arena.capacity * self._arena.slot_bytes
 
     @property
     def free_bytes(self) -> int:
-        """Of slots that hold nothing."""
+        """Bytes of empty slots."""
         return self._arena.free_slots * self._arena.slot_bytes
 
     @property
     def growth_bytes(self) -> int:
-        """What the next slots would take; 0 if there are no more."""
+        """Bytes that the next slots would take; 0 if there are no more."""
         arena = self._arena
         return arena.grain * arena.slot_bytes if arena.capacity + arena.grain <= arena.slots else 0
 
@@ -89,7 +87,7 @@ class PackedRows(RowSlots):
         self._arena.grow(self._arena.grain)
 
     def fill(self, slot: int, batch: pa.RecordBatch) -> Array:
-        """Put these rows in the slot, in place of those that were there; returns their message."""
+        """Replace the rows of the slot by these; returns their message."""
         message = super().fill(slot, batch)
         if self._arena.memory.outlives:
             self._lengths[slot] = len(message)
@@ -98,34 +96,21 @@ class PackedRows(RowSlots):
         return message
 
     def vouch(self, slots: Array) -> None:
-        """What was read from these slots was what had been put there; see `Residence.vouch`.
+        """Verify that these slots hold what was put there; see `ResidentPages.vouch`.
 
         Raises:
-            CorruptionError: It was not.
+            CorruptionError: A slot does not.
         """
-        arena, columns = self._arena, self.columns
-        doubtful, state = self._trust.doubtful(slots)
-        if len(doubtful) == 0:
-            return
-        bad = find_damage(
-            arena.bytes,
-            arena.words,
-            arena.slot_base,
-            arena.rooms,
-            doubtful,
-            self._lengths[doubtful],
-            self._checksums[doubtful],
-            np.zeros(len(doubtful), np.int64),
-            columns.wanted,
-            columns.offsets,
-            columns.rows,
-        )
-        if bad != SOUND:
-            raise arena.memory.damage(f"what is in slot {doubtful[bad]} of the cached rows")
-        self._trust.trust(doubtful, state)
+        damaged = self._trust.find_damaged(slots, self._written_to)
+        if damaged is not None:
+            raise self._arena.memory.damage(f"what is in slot {damaged} of the cached rows")
+
+    def _written_to(self, slots: Array) -> Stored:
+        """What has been written to these slots."""
+        return Stored(self._lengths[slots], self._checksums[slots], np.zeros(len(slots), np.int64))
 
     def vouch_groups(self, keys: Array, slot: Array, row: Array, rows: Array) -> None:
-        """These rows of slots were all rows of each key, and no others.
+        """Verify that these were all rows of each key, and no others.
 
         Raises:
             CorruptionError: They were not.
@@ -140,18 +125,18 @@ class PackedRows(RowSlots):
             raise self._arena.memory.damage(f"the place of the rows of key {keys[wrong]}")
 
     def add(self) -> int:
-        """A slot that was free; its turn comes last."""
+        """Take a free slot, whose turn comes last."""
         slot = int(self._arena.take(1)[0])
         self.turns.append(slot)
         return slot
 
     def take_turn(self) -> int:
-        """The slot whose turn it is."""
+        """The slot whose turn it is; its next turn comes last."""
         self.turns.rotate(-1)
         return self.turns[-1]
 
     def free(self, slot: int) -> None:
-        """A slot whose rows are not needed any more."""
+        """Free a slot."""
         self.turns.remove(slot)
         self._arena.free(np.array([slot], np.int32))
 
@@ -161,19 +146,19 @@ class PackedRows(RowSlots):
         self.turns.clear()
 
     def first_column(self, slot: int) -> Array:
-        """What the rows of the slot have in the first column."""
+        """The values of the first column in the slot."""
         self.vouch(np.array([slot]))
         begin = int(self._arena.slot_base[slot] + self.columns.offset(self.layout[0].buffers[1])[slot]) >> 3
         return self._arena.words[begin : begin + int(self.columns.rows[slot])].copy()
 
     def slots_of(self, wanted_bytes: int) -> int:
-        """How many slots must be free for so many bytes to be given back, or all there are."""
+        """The number of slots with this many bytes, or all of them if they have less."""
         arena = self._arena
         slots = -(-wanted_bytes // (arena.slot_bytes * arena.grain)) * arena.grain
         return min(slots, arena.capacity)
 
     def shrink(self, slots: int) -> dict[int, int]:
-        """Do with so many slots less, which must be free; returns which others have moved, and where to."""
+        """Give up this many free slots; returns where other slots have moved to."""
         source, target = self._arena.shrink(slots)
         self.columns.move(source, target)
         if self._arena.memory.outlives:
@@ -185,7 +170,7 @@ class PackedRows(RowSlots):
         return moved
 
     def leave(self) -> dict[str, Any]:
-        """What must be said to go on with what is in the memory."""
+        """Leave the rows for the next user; returns what it needs to continue."""
         self._turns_left[: len(self.turns)] = self.turns
         return {
             "capacity": self._arena.capacity,
@@ -194,7 +179,7 @@ class PackedRows(RowSlots):
         }
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         super().close()
         self._turns_left = self._turns_left[:0].copy()
 

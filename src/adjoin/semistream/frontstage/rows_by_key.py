@@ -1,4 +1,4 @@
-"""Rows of the master by key, on their way into a cache of rows or out of it."""
+"""Master rows by key, on their way into or out of a cache of rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,21 +6,21 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from adjoin.arrow.copying import join_batches, take_rows
+from adjoin.arrow.copying import join_batches, no_rows, take_rows
 from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.search import expand
 from adjoin.kernels.types import Array
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Rows of the master by key, all rows of a key together.
+class RowsByKey:
+    """Master rows by key, with all rows of a key together.
 
     Attributes:
         keys: The encoded keys, each once.
-        rows: How many rows each has.
-        batch: The rows, in the order of the keys.
-        heat: How warm each is.
+        rows: The number of rows of each.
+        batch: The rows, in key order.
+        heat: How often the rows of each key were used of late.
     """
 
     keys: Array
@@ -29,12 +29,11 @@ class Groups:
     heat: Array
 
     @classmethod
-    def none(cls, schema: pa.Schema) -> "Groups":
-        batch = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-        return cls(np.empty(0, np.int64), np.empty(0, np.int32), batch, np.empty(0, np.uint8))
+    def none(cls, schema: pa.Schema) -> "RowsByKey":
+        return cls(np.empty(0, np.int64), np.empty(0, np.int32), no_rows(schema), np.empty(0, np.uint8))
 
     @classmethod
-    def joined(cls, parts: list["Groups"]) -> "Groups":
+    def joined(cls, parts: list["RowsByKey"]) -> "RowsByKey":
         return cls(
             np.concatenate([part.keys for part in parts]),
             np.concatenate([part.rows for part in parts]).astype(np.int32),
@@ -55,15 +54,15 @@ class Groups:
     def bytes(self) -> int:
         return int(self.sizes.sum())
 
-    def part(self, begin: int, end: int) -> "Groups":
+    def part(self, begin: int, end: int) -> "RowsByKey":
         first, last = self._bounds[begin], self._bounds[end]
         batch = self.batch.slice(first, last - first)
-        return Groups(self.keys[begin:end], self.rows[begin:end], batch, self.heat[begin:end])
+        return RowsByKey(self.keys[begin:end], self.rows[begin:end], batch, self.heat[begin:end])
 
-    def chosen(self, chosen: Array) -> "Groups":
+    def chosen(self, chosen: Array) -> "RowsByKey":
         rows = self.rows[chosen]
         _, row = expand(self._bounds[chosen].astype(np.int32), rows, int(rows.sum()))
-        return Groups(self.keys[chosen], rows, take_rows(self.batch, row), self.heat[chosen])
+        return RowsByKey(self.keys[chosen], rows, take_rows(self.batch, row), self.heat[chosen])
 
     @cached_property
     def _bounds(self) -> Array:

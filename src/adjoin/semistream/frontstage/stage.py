@@ -1,7 +1,8 @@
-"""The front stage: a cache of master rows before any other join."""
+"""The front stage: a cache of master rows in front of any other join."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import cache
+from inspect import Signature, signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,59 +15,57 @@ from adjoin.arrow.row_sizes import sizes_of
 from adjoin.errors import OptionError
 from adjoin.kernels.key_table import EMPTY
 from adjoin.kernels.types import Array
-from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
-from adjoin.memory.page_columns import Places
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Pause
 from adjoin.operators.portions import portions
+from adjoin.semistream.base.answers import KeyCheck, Output
 from adjoin.semistream.base.buffers import Rows
-from adjoin.semistream.base.contract import SemiStreamJoin
-from adjoin.semistream.base.output import Output
-from adjoin.semistream.base.paged import PagedJoin, check_master
-from adjoin.semistream.base.spec import On, make_spec
+from adjoin.semistream.base.contract import SemiStreamOperator
+from adjoin.semistream.base.join import SemiStreamJoin, require_master
+from adjoin.semistream.base.spec import On
 from adjoin.semistream.frontstage.cache import FrontCache
-from adjoin.semistream.frontstage.cached_keys import CachedKeys
 from adjoin.semistream.frontstage.tuple_cache import CachedPlaces, TupleCache
 
 
-class FrontStaged(SemiStreamJoin):
-    """Answers the stream rows of hot keys from a cache of master rows; the others go to the join behind.
+class FrontStaged(SemiStreamOperator):
+    """Answers stream rows with hot keys from a cache of master rows; the others go to the join behind.
 
     How it works: a stream row whose key is cached is answered at once. All others are pushed to the join
-    behind. Whenever that joins rows, it says which, while the master's rows are still in memory: those of
-    keys that were seen often enough are copied into the cache. How often is enough adapts: once at first,
-    so that the cache fills; then as often as nearly all keys that are cached. Of old and new ones, those
-    stay that were seen most.
+    behind. Whenever that joins rows, it reports them while the master rows are still in memory, and those of
+    keys that were seen often enough are copied into the cache. How often is enough adapts: once at first, so
+    that the cache fills; then as often as nearly all keys that are cached. When old and new keys compete,
+    those that were seen most stay.
 
-    Where stream rows wait in a queue that fills the memory, the rule is an inequality: the master's rows of a
-    key are cached if they take less memory than the stream rows which would otherwise wait for them. What
-    does not keep that promise over a round of the queue goes again.
+    Where stream rows wait in a queue that fills the memory, the rule is an inequality: the master rows of a
+    key are cached if they take less memory than the stream rows that would otherwise wait for them. Keys that
+    do not live up to this over a round of the queue are dropped again.
 
-    A key with several master rows is cached with all of them or not at all. A range predicate passes
-    through to the join behind, without a cache.
+    A key with several master rows is cached with all of them or not at all. A range join passes through to
+    the join behind, without a cache.
 
     Args:
         master: The master.
-        on: Key: a name, a list of names, or `{"stream column": "master column"}`.
+        on: The key.
         how: "inner", "left", "semi" or "anti".
         memory: Budget of cache and join together.
-        front: Share of the memory beyond the least that the cache may have at most.
-        **options: Options of the join behind. With `pages`, the cache lies in a part of the same memory, and
-            stays as its pages do.
+        front: The most that the cache may have, as a share of the memory beyond the least.
+        **options: The other options of the join behind, which are part of the signature of every class that
+            `FrontStage` makes. With `pages`, the cache lies in a part of the same memory, and is left for the
+            next operator like the pages.
 
     Cost:
-        Time O(1) for a row that is cached, else that of the join behind. Memory never more than `memory`.
+        Time O(1) for a row that is cached, else that of the join behind. Memory never exceeds `memory`.
 
     Departures:
         - Rows are packed into Arrow batches, and new ones compete with those of one batch at a time; the
-          paper overwrites the least frequent row of all each time.
+          paper always overwrites the least frequent row of all.
         - Counters fade, and are kept for keys that are not cached as well, several keys sharing one.
         - Keys with several master rows are cached whole, and an update drops the keys of changed pages.
         - Cache and join share one budget: the join takes memory back when rows need it.
     """
 
-    behind: ClassVar[type[PagedJoin]]
+    behind: ClassVar[type[SemiStreamJoin]]
 
     def __init__(
         self,
@@ -75,42 +74,25 @@ class FrontStaged(SemiStreamJoin):
         how: str = "inner",
         memory: int | str = "64MB",
         *,
-        columns: Sequence[str] | None = None,
-        within: Distance | None = None,
-        between: tuple[str, str] | None = None,
-        suffix: str = "_master",
         front: float = 0.8,
         **options: Any,
     ) -> None:
         super().__init__()
-        check_master(master)
+        require_master(master)
         front = share("front", front)
         if front == 1:
             raise OptionError("front=1 leaves nothing to the join behind; give a share less than 1")
-        self._spec = make_spec(master, on, how, columns, within, between, suffix)
         pages: PageMemory = options.get("pages") or PageMemory()
         part = pages.part("front")
-        make: Callable[..., PagedJoin] = self.behind
-        self._join = make(
-            master,
-            on,
-            how,
-            memory,
-            columns=columns,
-            within=within,
-            between=between,
-            suffix=suffix,
-            **{**options, "pages": pages},
-        )
-        self._pages = self._join._pages
-        self._budget = self._join._budget
+        make: Callable[..., SemiStreamJoin] = self.behind
+        self._join = make(master, on, how, memory, **{**options, "pages": pages})
+        self._spec = self._join.parts.spec
+        self._pages = self._join.parts.pages
         least_bytes = self.behind.least_memory(
             master, pages=type(pages), shared_index=options.get("shared_index", False)
         )
         try:
-            self._cache = FrontCache(
-                self._join, self._pages, self._budget, self._spec, least_bytes, front, part
-            )
+            self._cache = FrontCache(self._join.parts, self._join.room, least_bytes, front, part)
         except BaseException:
             self._join.close()
             raise
@@ -129,7 +111,7 @@ class FrontStaged(SemiStreamJoin):
         return self._join.schema_of(stream)
 
     def metrics(self) -> dict[str, Any]:
-        """Those of the join behind for both; of the cache `front_hits`, `front_keys` and `front_bytes`."""
+        """Those of the join behind, for both; of the cache `front_hits`, `front_keys` and `front_bytes`."""
         behind = self._join.metrics()
         return {
             "front_bytes": 0,
@@ -142,12 +124,13 @@ class FrontStaged(SemiStreamJoin):
         }
 
     def close(self) -> None:
-        """Give files, threads and memory back; see `PagedJoin.close` for what is left in a `PageFile`."""
+        """Free files, threads and memory; see `SemiStreamJoin.close` for what is left in a `PageFile`."""
         super().close()
 
     def _close(self) -> None:
         self._cache.close(is_sound=not self._failed and not self._busy)
-        self._join._failed |= self._failed  # both share one memory: none of it is left
+        if self._failed:
+            self._join.abandon()
         self._join.close()
 
     def check_invariants(self) -> None:
@@ -158,6 +141,10 @@ class FrontStaged(SemiStreamJoin):
     def check_rows(self, batch: pa.RecordBatch) -> None:
         """Raise a BudgetError if a row does not fit in memory."""
         self._join.check_rows(batch)
+
+    def check_master(self, master: Master) -> None:
+        """Raise an error unless `refresh` can continue with this master."""
+        self._join.check_master(master)
 
     def offer(self, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer of the join behind; False if there is no room. See `SSIJ.offer`.
@@ -170,33 +157,44 @@ class FrontStaged(SemiStreamJoin):
         self._rows_in += batch.num_rows if is_taken else 0
         return is_taken
 
+    def paced(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterable[pa.RecordBatch | Pause | None]:
+        """The items, with a None wherever rows must be answered before the next item arrives."""
+        return self._join.paced(items)
+
+    # For an operator in front.
+
+    def reserve(self, account: str, wanted_bytes: int) -> bool:
+        """Set memory of the budget aside, evicting pages for it; False if there is no room."""
+        return self._join.reserve(account, wanted_bytes)
+
+    @property
+    def work_bytes(self) -> int:
+        """What one step may use for sorting, probing and building results."""
+        return self._join.work_bytes
+
     # The contract.
 
     def _check_mapped(self) -> None:
         self._pages.check_memory()
 
-    def _check_master(self, master: Master) -> None:
-        self._join._check_master(master)
-
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         super()._check_batch(batch)
-        self._join.check_rows(batch)
         self._spec.orders.note_columns(batch)
 
     def _begin(self, stream: pa.Schema) -> None:
-        self._join._check_stream(stream)
+        self._join.expect(stream)
         self._prepare(stream)
 
     def _prepare(self, stream: pa.Schema) -> None:
         self._can_split = all(can_be_numbered(field.type) for field in stream)
         rows = self._cache.rows
         if rows is not None:
-            schema = self._spec.output_schema(stream, self._pages.master.schema)
-            layout = [rows.layout[rows.schema.names.index(name)] for name in self._spec.columns]
+            schema = self.schema_of(stream)
+            layout, keys = rows.layout_of(self._spec.columns), rows.layout_of(self._spec.verified)
             self._output = Output(
                 schema, rows.columns, layout, self._pages.split.output_bytes, self._spec.orders
             )
-            self._keys = CachedKeys(self._pages.master.codec, self._spec, rows)
+            self._check = KeyCheck(self._spec, self._pages.master.codec, rows.columns, keys)
 
     def _push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._rows_in += batch.num_rows
@@ -220,9 +218,6 @@ class FrontStaged(SemiStreamJoin):
         if self._stream_schema is not None:
             self._prepare(self._stream_schema)
 
-    def _paced(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterable[pa.RecordBatch | Pause | None]:
-        return self._join._paced(items)
-
     def _finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._join.finish()
         self._ended = True
@@ -230,7 +225,7 @@ class FrontStaged(SemiStreamJoin):
     def _answer(
         self, cached: TupleCache, batch: pa.RecordBatch
     ) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
-        """Put out the rows whose keys are cached; returns the others."""
+        """Emit the rows whose keys are cached; returns the others."""
         plain = plain_columns(batch)
         low, high, valid = self._spec.predicate.bounds(plain)
         entries = cached.find(low)
@@ -243,22 +238,21 @@ class FrontStaged(SemiStreamJoin):
         with self._cache.held():
             found = cached.places(entries[hit], low[hit])
             for begin, end in portions(found.rows, self._pages.split.step_rows):
-                yield from self._put_out(cached, rows, hit[begin:end], found.part(begin, end))
+                yield from self._join_cached(cached, rows, hit[begin:end], found.part(begin, end))
         self._hits += int(np.count_nonzero(rows.matched))
         if self._spec.how == "semi":
             yield from self._output.alone(rows, np.flatnonzero(rows.matched))
         unmatched = take_rows(plain, np.flatnonzero(~rows.matched))
         return _declared(unmatched, batch.schema, self._spec.orders)
 
-    def _put_out(
+    def _join_cached(
         self, cached: TupleCache, rows: Rows, hit: Array, found: CachedPlaces
     ) -> Iterator[pa.RecordBatch]:
-        """Join rows with what is cached of their keys; notes which have a match."""
+        """Join rows with the cached rows of their keys; notes which have a match."""
         owner, places = found.all()
         stream_row = hit[owner]
-        if not self._keys.are_exact:
-            same = self._keys.same(rows.batch, stream_row, places)
-            stream_row, places = stream_row[same], Places(places.slots[same], places.rows[same])
+        if not self._check.is_exact:
+            stream_row, places = self._check.equal(rows.batch, stream_row, places)
         rows.matched[stream_row] = True
         if not self._spec.gives_master_columns or len(stream_row) == 0:
             cached.vouch(found)
@@ -277,9 +271,11 @@ def _declared(plain: pa.RecordBatch, schema: pa.Schema, orders: Orders) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-@lru_cache
-def FrontStage(behind: type[PagedJoin]) -> type[FrontStaged]:  # noqa: N802 (makes a class)
+@cache
+def FrontStage(behind: type[SemiStreamJoin]) -> type[FrontStaged]:  # noqa: N802 (makes a class)
     """The join with a front stage before it, an operator like any other; see `FrontStaged`.
+
+    Its options are those of the join, and `front`.
 
     Example:
         >>> import adjoin, pyarrow as pa, tempfile
@@ -292,5 +288,27 @@ def FrontStage(behind: type[PagedJoin]) -> type[FrontStaged]:  # noqa: N802 (mak
         >>> sorted(zip(*result.to_pydict().values()))
         [(1, 7, 'pen'), (3, 5, 'pad')]
     """
-    facts = {"behind": behind, "keeps_deadlines": behind.keeps_deadlines}
-    return type(f"FrontStaged{behind.__name__}", (FrontStaged,), facts)
+    name = f"FrontStaged{behind.__name__}"
+    options = signature(behind)
+    facts = {
+        "__doc__": _document(behind, options),
+        "__signature__": options.replace(
+            parameters=[*options.parameters.values(), signature(FrontStaged).parameters["front"]]
+        ),
+        "behind": behind,
+        "keeps_deadlines": behind.keeps_deadlines,
+    }
+    return type(name, (FrontStaged,), facts)
+
+
+def _document(behind: type[SemiStreamJoin], options: Signature) -> str:
+    """The docstring of a class that `FrontStage` makes."""
+    return f"""`{behind.__name__}` behind a cache of the master rows that the stream wants most.
+
+    Args:
+        {", ".join(options.parameters)}:
+            See `{behind.__name__}`.
+        front: The most that the cache may have, as a share of the memory beyond the least.
+
+    See `FrontStaged` for how it works.
+    """

@@ -1,36 +1,99 @@
-"""Rows of the master that the stream wants most, packed side by side and found by key."""
+"""A cache of the master rows that the stream wants most, found by key."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.row_sizes import message_overhead
 from adjoin.kernels.key_table import EMPTY
 from adjoin.kernels.search import expand
 from adjoin.kernels.types import Array
+from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.portions import portions
-from adjoin.semistream.frontstage.cache_sizes import CacheSizes
 from adjoin.semistream.frontstage.key_table import ON_THE_WAY, KeyTable
 from adjoin.semistream.frontstage.packed_rows import PackedRows
-from adjoin.semistream.frontstage.rows_by_key import Groups
+from adjoin.semistream.frontstage.rows_by_key import RowsByKey
 
+_SLOTS = 64
+_MOST_SLOT_BYTES = 1 << 20
+_LEAST_SLOTS = 4
+_LEAST_ENTRIES = 64
+_SLOTS_ON_THE_WAY = 3
+"""Rows on the way, those of the slot that they are for, and both together."""
+_COUNTING_SHARE = 1 / 4
+"""Of a slot, for counts of keys that may be cached."""
+_MOST_ENTRIES = 1 << 30
 _ALMOST_EMPTY = 0.3
-"""A table with so few of the keys that it may take is too long."""
+"""Below this share of the keys that it may take, a table is too long."""
 _ALMOST = 0.95
-"""A table so full of what it may take is full: rows go for new ones."""
+"""Above this share of the keys that it may take, a table is full: new rows replace old ones."""
 _MOST = 0.9
-"""New keys must have been wanted as often as all but so many of those that stayed."""
+"""New keys must have been wanted as often as the key at this place among those that stayed."""
 _OFTEN = 0.25
-"""So much of what the slot filled last holds must wait before a slot is filled anew."""
+"""Rows on the way must reach this share of the slot filled last before another slot is filled."""
+
+
+@dataclass(frozen=True)
+class CacheSizes:
+    """The sizes of a cache of rows.
+
+    Attributes:
+        first_entries: Entries of the hash table at first.
+        most_entries: Entries of the hash table at most.
+        slot_bytes: A slot.
+        slots: The most slots.
+        fixed_bytes: What it takes at first: table, counters, notes on slots, and rows on the way.
+        row_bytes: The expected size of a row.
+        counting_bytes: Set aside for counting keys that may be cached.
+    """
+
+    first_entries: int
+    most_entries: int
+    slot_bytes: int
+    slots: int
+    fixed_bytes: int
+    row_bytes: int
+    counting_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        schema: pa.Schema,
+        most_bytes: int,
+        expected_row_bytes: int,
+        memory: PageMemory | type[PageMemory] = PageMemory,
+    ) -> "CacheSizes | None":
+        """The sizes for this much memory of this kind and rows of this size; None if it is too little."""
+        memory_bytes = memory.fixed_bytes
+        most_bytes = max(0, most_bytes - memory_bytes)
+        table_bytes_per_key = KeyTable.bytes_per_entry / KeyTable.fullest
+        entries = int(most_bytes / (expected_row_bytes + table_bytes_per_key) / KeyTable.fullest)
+        most_entries = max(_LEAST_ENTRIES, min(entries, _MOST_ENTRIES))
+        first_entries = max(_LEAST_ENTRIES, most_entries >> 5)
+        table_bytes = most_entries * KeyTable.bytes_per_entry
+        slot_bytes = min(_MOST_SLOT_BYTES, (most_bytes - table_bytes) // _SLOTS)
+        slot_bytes = max(slot_bytes // BLOCK_BYTES, 1) * BLOCK_BYTES
+        notes_bytes = PackedRows.notes_bytes(schema) + memory.bytes_per_slot
+        counting_bytes = int(_COUNTING_SHARE * slot_bytes)
+        work_bytes = _SLOTS_ON_THE_WAY * slot_bytes + counting_bytes
+        slots = (most_bytes - table_bytes - work_bytes) // (slot_bytes + notes_bytes)
+        if slots < _LEAST_SLOTS or slot_bytes < 4 * message_overhead(schema):
+            return None
+        table_bytes = first_entries * KeyTable.bytes_per_entry
+        fixed_bytes = memory_bytes + table_bytes + work_bytes + slots * notes_bytes
+        return cls(
+            first_entries, most_entries, slot_bytes, slots, fixed_bytes, expected_row_bytes, counting_bytes
+        )
 
 
 @dataclass(frozen=True)
 class CachedPlaces:
-    """Where the rows of keys are: in a slot, from a row on, so many."""
+    """Where the rows of keys are: the slot, the first row in it, and the number of rows."""
 
     keys: Array
     slot: Array
@@ -41,30 +104,30 @@ class CachedPlaces:
         return CachedPlaces(*(getattr(self, field.name)[begin:end] for field in fields(self)))
 
     def all(self) -> tuple[Array, Places]:
-        """Every row: to which of the keys it belongs, and where it is."""
+        """For every row: which of the keys it belongs to, and where it is."""
         owner, row = expand(self.row, self.rows, int(self.rows.sum(dtype=np.int64)))
         return owner, Places(self.slot[owner], row)
 
 
 class TupleCache:
-    """Master rows by key, in bounded memory, the least wanted given up first.
+    """Master rows by key, in bounded memory; the least wanted are given up first.
 
-    How it works: rows lie packed in slots, each an Arrow record batch, and a hash table knows the place of
-    every key. Counters that fade tell how often each key was wanted of late, cached or not. New rows fill
-    slot after slot; when there is no more memory, they compete with those of a slot, one slot after the
-    other: the keys that were wanted most stay. How often the last of these was wanted is what the next
-    new keys must reach.
+    How it works: rows are packed into slots, each an Arrow record batch, and a hash table knows the place of
+    every key. Counters that fade tell how often each key was wanted of late, cached or not. New rows fill one
+    slot after the other; when the memory is used up, they compete with the rows of one slot after the other,
+    and the keys that were wanted most stay. How often the last of these was wanted is the threshold for new
+    keys.
 
     Args:
         schema: The columns of the rows, the encoded key (int64) first.
         sizes: How large it can become.
-        ask: Is asked for so many bytes before they are used; says whether they are to be had.
-        memory: Where the rows lie; private memory by default.
-        left: Go on with what is in the memory, of which `leave` said this; None begins empty.
+        ask: Is asked for bytes before they are used; returns whether they are granted.
+        memory: Memory for the rows; private by default.
+        left: What `leave` returned, to continue with what is in the memory; None starts empty.
 
     Attributes:
-        bytes: What it has been given; `sizes.fixed_bytes` from the start.
-        least_seen: How often a key must have been seen to be worth taking in.
+        bytes: What it has been granted; `sizes.fixed_bytes` at the start.
+        least_seen: How often a key must have been seen to be worth caching.
     """
 
     def __init__(
@@ -84,7 +147,7 @@ class TupleCache:
         self._memory = memory or PageMemory()
         self._packed = PackedRows(schema, sizes.slots, sizes.slot_bytes, memory, found.get("packed"))
         self._table = KeyTable(sizes.first_entries, sizes.most_entries, memory, found.get("table"))
-        self._waiting: list[Groups] = []
+        self._waiting: list[RowsByKey] = []
         self._waiting_bytes = 0
         self._open: int = found.get("open", EMPTY)
         self._filled_bytes: int = found.get("filled_bytes", 0)
@@ -93,11 +156,11 @@ class TupleCache:
     def resume(
         cls, schema: pa.Schema, left: dict[str, Any], ask: Callable[[int], bool], memory: PageMemory
     ) -> "TupleCache":
-        """Go on with what is in the memory, of which `leave` said this."""
+        """Continue with what is in the memory, for which `leave` returned this."""
         return cls(schema, CacheSizes(**left["sizes"]), ask, memory, left)
 
     def leave(self) -> dict[str, Any]:
-        """Put everything where the next user finds it; returns what must be said to go on with it."""
+        """Leave everything for the next user; returns what it needs to continue."""
         self._flush()
         return {
             "sizes": asdict(self._sizes),
@@ -114,17 +177,16 @@ class TupleCache:
         """Where the buffers of the slots are."""
         return self._packed.columns
 
-    @property
-    def layout(self) -> list[Column]:
-        """The columns."""
-        return self._packed.layout
+    def layout_of(self, names: Sequence[str]) -> list[Column]:
+        """The columns with these names."""
+        return [self._packed.layout[self.schema.names.index(name)] for name in names]
 
     def _grow_table(self) -> bool:
-        """Go on with a table twice as long, if that is possible."""
+        """Double the table, if that is possible."""
         return self._resize_table(min(2 * self._table.length, self._sizes.most_entries))
 
     def _resize_table(self, length: int) -> bool:
-        """Go on with a table of another length, if there is memory for both of them."""
+        """Change the length of the table, if there is memory for both the old and the new one."""
         table = self._table
         if length == table.length or not self._ask(length * table.bytes_per_entry):
             return False
@@ -142,39 +204,39 @@ class TupleCache:
         return len(self._table) > _ALMOST * self._table.most
 
     def find(self, keys: Array) -> Array:
-        """The entry of every key, EMPTY where its rows are not to be had."""
+        """The entry of every key, EMPTY if its rows are not available."""
         entries = self._table.find(keys)
         entries[self._table.slot[entries] == ON_THE_WAY] = EMPTY
         return entries
 
     def knows(self, keys: Array) -> Array:
-        """Whether the rows of each key are there, or on the way."""
+        """Whether the rows of each key are stored or on the way."""
         return self._table.find(keys) != EMPTY
 
     def places(self, entries: Array, keys: Array) -> "CachedPlaces":
-        """Where the rows of these entries are, which have these keys."""
+        """Where the rows of these entries, with these keys, are; counts a use of each."""
         self._table.warm(entries)
         self.count(keys, np.ones(len(entries), np.int64))
         return self._places(entries, keys)
 
     def vouch(self, places: "CachedPlaces") -> None:
-        """What was read at these places were the rows of their keys, all of them and no others.
+        """Verify that the rows at these places are those of their keys, all of them and no others.
 
         Raises:
-            CorruptionError: They were not.
+            CorruptionError: They are not.
         """
         self._packed.vouch_groups(places.keys, places.slot, places.row, places.rows)
 
     def count(self, keys: Array, times: Array) -> Array:
-        """How often each key was seen of late, these times included."""
+        """How often each key was seen of late, including these times."""
         if self._table.fade():
             self.least_seen = max(1, self.least_seen // 2)
         return self._table.count(keys, times)
 
-    def put(self, groups: Groups) -> None:
-        """Take in rows of keys that it does not know, as far as the table has room for them.
+    def put(self, groups: RowsByKey) -> None:
+        """Cache rows of keys that it does not know, as far as the table has room for them.
 
-        They can be found when there are enough of them beside those in the slot that was filled last.
+        They can be found once enough rows are on the way, compared with the slot that was filled last.
         """
         table = self._table
         while len(table) + len(groups) > _ALMOST * table.most and self._grow_table():
@@ -193,16 +255,16 @@ class TupleCache:
         if self._waiting_bytes > _OFTEN * self._filled_bytes:
             self._flush()
 
-    def _wait(self, groups: Groups) -> None:
+    def _wait(self, groups: RowsByKey) -> None:
         self._waiting.append(groups)
         self._waiting_bytes += groups.bytes
 
     def _flush(self) -> None:
-        """Put the rows that wait into slots: the open one, new ones, or those whose turn it is."""
+        """Put the rows on the way into slots: the open one, new ones, or those whose turn it is."""
         while self._waiting_bytes:
             if self._open == EMPTY and self._can_add():
                 self._open = self._packed.add()
-                self._fill(self._open, Groups.none(self.schema))
+                self._fill(self._open, RowsByKey.none(self.schema))
             if self._open != EMPTY:
                 self._fill_up(self._take_waiting())
             elif self._packed.turns:
@@ -210,24 +272,24 @@ class TupleCache:
             else:
                 self._table.remove(self._take_waiting().keys)
 
-    def _take_waiting(self) -> Groups:
-        waiting = Groups.joined(self._waiting)
+    def _take_waiting(self) -> RowsByKey:
+        waiting = RowsByKey.joined(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         return waiting
 
-    def _fill_up(self, waiting: Groups) -> None:
-        """Put rows beside those in the open slot; what finds no room goes on waiting."""
+    def _fill_up(self, waiting: RowsByKey) -> None:
+        """Add rows to the open slot; what does not fit stays on the way."""
         held = self._take(self._entries_of(self._open))
         end = int(np.searchsorted(np.cumsum(waiting.sizes), self._packed.room_bytes - held.bytes, "right"))
         if end:
-            self._fill(self._open, Groups.joined([held, waiting.part(0, end)]))
+            self._fill(self._open, RowsByKey.joined([held, waiting.part(0, end)]))
         if end < len(waiting):
             self._open = EMPTY
             self._wait(waiting.part(end, len(waiting)))
         self.least_seen = max(1, self.least_seen // 2)
 
-    def _compete(self, slot: int, waiting: Groups) -> None:
-        """Of the rows of a slot and those that wait, let those stay that were wanted most."""
+    def _compete(self, slot: int, waiting: RowsByKey) -> None:
+        """Of the rows of a slot and those on the way, keep those that were wanted most."""
         held = self._take(self._entries_of(slot))
         keys = np.concatenate([held.keys, waiting.keys])
         seen = self._table.seen(keys)
@@ -239,9 +301,9 @@ class TupleCache:
         stays = np.sort(order[:fitting])
         old, new = np.split(stays, [np.searchsorted(stays, len(held))])
         new -= len(held)
-        held = held.chosen(old)  # one after the other: they can be large
+        held = held.chosen(old)  # one after the other, because they can be large
         waiting = waiting.chosen(new)
-        held = Groups.joined([held, waiting])
+        held = RowsByKey.joined([held, waiting])
         del waiting
         self._fill(slot, held)
         if fitting:
@@ -251,26 +313,26 @@ class TupleCache:
         """Forget these keys."""
         self._table.remove(keys)
         if self._waiting:
-            waiting = Groups.joined(self._waiting)
+            waiting = RowsByKey.joined(self._waiting)
             left = waiting.chosen(np.flatnonzero(~np.isin(waiting.keys, keys)))
             self._waiting, self._waiting_bytes = [left], left.bytes
 
     def group_bytes(self, rows: Array) -> Array:
-        """About what keys with so many rows each take."""
+        """Roughly what keys with these numbers of rows take."""
         return np.asarray(rows * self._sizes.row_bytes + KeyTable.entry_bytes / KeyTable.fullest)
 
     @property
     def counting_bytes(self) -> int:
-        """Set aside for whoever counts keys that may come."""
+        """Bytes set aside for counting keys that may be cached."""
         return self._sizes.counting_bytes
 
     @property
     def free_bytes(self) -> int:
-        """Of slots that hold nothing."""
+        """Bytes of empty slots."""
         return self._packed.free_bytes
 
     def forget(self, least_heat: Callable[[Array], Array | float]) -> bool:
-        """Forget keys that are colder than those with so many rows must be; the others lose half their heat.
+        """Forget keys with less heat than their number of rows requires; the others lose half their heat.
 
         Returns:
             Whether slots have become free.
@@ -297,7 +359,7 @@ class TupleCache:
         return entries
 
     def _unpack(self, slot: int) -> None:
-        """Take what is left in a slot out of it, to be packed with others."""
+        """Empty a slot; its rows are on the way again, to be packed with others."""
         entries = self._entries_of(slot)
         groups = self._take(entries)
         self._table.slot[entries] = ON_THE_WAY
@@ -312,11 +374,11 @@ class TupleCache:
             self._open = EMPTY
 
     def keys(self) -> Array:
-        """All keys, in no order."""
+        """All keys, in no particular order."""
         return self._table.key[self._table.taken()]
 
     def give_back(self, wanted_bytes: int) -> int:
-        """Do with so many bytes less, if there are as many in slots; returns how many it is."""
+        """Give up this many bytes, or all slots if they have less; returns the number of bytes."""
         packed = self._packed
         slots = packed.slots_of(wanted_bytes)
         while packed.free_slots < slots:
@@ -340,14 +402,14 @@ class TupleCache:
             self._table.remove(held.keys)
 
     def clear(self) -> None:
-        """Forget everything but how often keys were seen."""
+        """Forget everything except how often keys were seen."""
         self._table.clear()
         self._packed.clear()
         self._open = EMPTY
         self._waiting, self._waiting_bytes = [], 0
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._packed.close()
         self._table.close()
 
@@ -381,15 +443,15 @@ class TupleCache:
         entries = entries[self._table.slot[entries] == slot]
         return entries[np.argsort(self._table.row[entries])]
 
-    def _take(self, entries: Array) -> Groups:
+    def _take(self, entries: Array) -> RowsByKey:
         found = self._places(entries, self._table.key[entries])
         _, places = found.all()
         batch = self._packed.rows_at(places)
         self.vouch(found)
-        return Groups(found.keys, found.rows, batch, self._table.heat[entries])
+        return RowsByKey(found.keys, found.rows, batch, self._table.heat[entries])
 
     def _places(self, entries: Array, keys: Array) -> "CachedPlaces":
-        """Copies of what the table says, if it can be."""
+        """What the table says, copied and checked."""
         slot, row, rows = (array[entries] for array in (self._table.slot, self._table.row, self._table.rows))
         if len(entries) and (
             min(slot.min(), row.min()) < 0
@@ -400,7 +462,7 @@ class TupleCache:
             raise self._memory.damage("the table of keys")
         return CachedPlaces(keys, slot, row, rows)
 
-    def _fill(self, slot: int, groups: Groups) -> None:
+    def _fill(self, slot: int, groups: RowsByKey) -> None:
         self._packed.fill(slot, groups.batch)
         self._filled_bytes = groups.bytes
         table = self._table

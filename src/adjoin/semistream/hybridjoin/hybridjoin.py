@@ -1,91 +1,128 @@
 """HYBRIDJOIN: the oldest row decides which pages are read, and they answer all rows that want them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.memory.budget import MemoryBudget
-from adjoin.operators.clock import Clock
-from adjoin.semistream.base.buffers import Rows
-from adjoin.semistream.base.lookup import Lookup
-from adjoin.semistream.base.queue import RowQueue
-from adjoin.semistream.base.queued import LoadCounts, QueuedJoin, QueueRoom
-from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.base.intake import Intake
+from adjoin.semistream.base.join import JoinParts
+from adjoin.semistream.base.lookup import Lookup, Missing, most_pairs, no_room
+from adjoin.semistream.base.queue import QueueRoom, RowQueue
+from adjoin.semistream.base.queued import QueuedJoin
 from adjoin.semistream.hybridjoin.page_needs import PageNeeds
 from adjoin.semistream.pages.read_ahead import read_in_waves
-from adjoin.semistream.pages.resident import Residence
 
 
-class Loads(Lookup):
-    """Keeps rows in a queue that fills the memory, and loads the pages that its oldest row wants.
+class Loads:
+    """The algorithm of HYBRIDJOIN: rows fill a queue, and its oldest row decides which pages are loaded.
 
     Args:
-        spec: The join.
-        pages: What of the master is in memory.
-        budget: The operator's budget; this class keeps its accounts "stream" and "inverted".
-        clock: Tells the time.
-        room: How much memory rows may have.
-
-    Attributes:
-        queue: The rows that wait.
+        parts: What the join is made of.
+        intake: The input buffer.
+        room: The queue of pending rows, and how much memory it may have.
     """
 
     pair_cost = PageNeeds.pair_bytes + RowQueue.state_bytes
 
-    def __init__(
-        self, spec: JoinSpec, pages: Residence, budget: MemoryBudget, clock: Clock, room: QueueRoom
-    ) -> None:
-        super().__init__(spec, pages, budget, clock)
-        self.counts: LoadCounts = LoadCounts()
-        self.queue = RowQueue()
-        self._room = room
+    def __init__(self, parts: JoinParts, intake: Intake, room: QueueRoom) -> None:
+        self._spec = parts.spec
+        self._pages = parts.pages
+        self._budget = parts.budget
+        self._answerer = parts.answerer
+        self._intake = intake
         self._needs = PageNeeds()
+        self.room = room
+        self.queue = room.queue
+
+    def begin(self, stream: pa.Schema) -> None:
+        """Prepare for rows with this schema, against the master version that is in memory."""
+        self._answerer.begin(stream)
 
     @property
-    def rows_waiting(self) -> int:
-        """Rows that wait now."""
+    def rows_pending(self) -> int:
+        """Rows in the queue."""
         return self.queue.rows
+
+    def metrics(self) -> dict[str, Any]:
+        """Iterations so far."""
+        return {"iterations": self.room.iterations}
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
-        self.queue.check_invariants()
         self._needs.check_invariants()
-        assert self._budget.account("stream") >= self.queue.held_bytes
-        assert self._budget.account("inverted") >= len(self._needs) * PageNeeds.pair_bytes
+        self.room.check_invariants(self._notes_bytes)
 
-    def _hold(self, rows: Rows, pairs: Array) -> bool:
+    def pending(self) -> Iterator[pa.RecordBatch]:
+        """Rows enter the queue as they come."""
+        yield from self._intake.emptied(self.online_phase)
+
+    def online_phase(self) -> Iterator[pa.RecordBatch]:
+        """Join rows with the pages that are cached; rows that need others enter the queue."""
+        with self._intake.taken() as arrived:
+            lookup = Lookup(
+                self._spec,
+                self._pages,
+                self._answerer,
+                arrived,
+                self._most_pairs,
+                self._pages.split.wave_pages,
+            )
+            for needs in lookup.needs():
+                missing = yield from lookup.join_cached(needs)
+                if missing is not None:
+                    yield from self._wait(missing)
+            lookup.count_hits()
+            yield from self._answerer.finish(lookup.rows, np.flatnonzero(~lookup.is_pending))
+
+    @property
+    def _most_pairs(self) -> int:
+        return most_pairs(self._pages, self.pair_cost)
+
+    def _wait(self, missing: Missing) -> Iterator[pa.RecordBatch]:
+        """Put rows into the queue, after as many iterations as it takes to make room."""
+        rows, pairs = missing.rows, missing.pairs
         more_bytes = rows.waiting_bytes + len(rows) * RowQueue.state_bytes + len(pairs) * self.pair_cost
-        if not self._room.has(more_bytes) and self.queue.is_loose:
-            self._needs.renumber(self.queue.close_up())
-            self._account()
-        if not self._room.has(more_bytes) and (self.queue.rows or not self._pages.make_room(more_bytes)):
-            return False
-        self._budget.add("stream", more_bytes)
+        while not self.room.admit(more_bytes, self._close_up):
+            if not self.rows_pending:
+                wanted_bytes = rows.waiting_bytes + self.pair_cost * len(pairs)
+                raise no_room(self._budget.total_bytes, wanted_bytes)
+            yield from self.join_phase()
         self._needs.add(pairs + self.queue.all_rows)
         left = np.bincount(pairs & 0xFFFFFFFF, minlength=len(rows)).astype(np.int32)
         self.queue.add(rows, left)
         self._account()
-        return True
+
+    def _close_up(self) -> None:
+        self._needs.renumber(self.queue.close_up())
+        self._account()
+
+    @property
+    def _notes_bytes(self) -> int:
+        return len(self._needs) * PageNeeds.pair_bytes
 
     def _account(self) -> None:
-        self._room.account(self.queue.held_bytes, len(self._needs) * PageNeeds.pair_bytes)
+        self.room.account(self._notes_bytes)
 
-    def relieve(self) -> Iterator[pa.RecordBatch]:
+    def join_phase(self) -> Iterator[pa.RecordBatch]:
         """One iteration: load what rows want around the page that the oldest of them wants."""
-        self.counts.iterations += 1
+        self.room.iterations += 1
         pages = self._pages
         wanted = self._needs.wanted(self._pages_around(self._page_of_oldest()))
         slot = pages.cache.slot_of(wanted)
         cached = slot >= 0
         with pages.frozen():
             yield from self._join_pages(wanted[cached], slot[cached])
-        unread = wanted[~cached]
-        for wave in read_in_waves(pages, unread, self.most_scan_pages):
+        yield from self._load(wanted[~cached], pages.split.wave_pages)
+        self._account()
+
+    def _load(self, unread: Array, max_scan: int) -> Iterator[pa.RecordBatch]:
+        """Read pages, and join them with the rows that wait for them."""
+        for wave in read_in_waves(self._pages, unread, max_scan):
             order = np.argsort(wave.chosen)
             yield from self._join_pages(unread[wave.chosen[order]], wave.slots[order])
-        self._account()
 
     def _page_of_oldest(self) -> int:
         """The first page that the oldest row still waits for."""
@@ -104,35 +141,38 @@ class Loads(Lookup):
     def _join_pages(self, pages: Array, slots: Array) -> Iterator[pa.RecordBatch]:
         """Join pages in memory with the rows that wait for them; rows that wait for nothing else leave."""
         while True:
-            numbers, which = self._needs.take(pages, self._limit_needs)
+            numbers, which = self._needs.take(pages, self._most_pairs)
             if len(numbers) == 0:
                 return
             order = np.argsort(numbers, kind="stable")
             numbers, slot = numbers[order], slots[which[order]]
             for part, chosen, row in self.queue.parts_of(numbers):
-                yield from self._matcher.join(part.rows, row, slot[chosen])
+                yield from self._answerer.matcher.join(part.rows, row, slot[chosen])
                 np.subtract.at(part.left, row, 1)
                 done = np.unique(row[part.left[row] == 0])
                 if len(done):
                     oldest = self.queue.arrival_of(int(numbers[chosen][row == done[0]][0]))
-                    yield from self._answer(part.rows, done, oldest)
+                    yield from self._answerer.finish(part.rows, done, oldest)
                     self.queue.leave(part, done)
 
 
 class HybridJoin(QueuedJoin):
-    """Joins a stream with an indexed master: the oldest waiting row decides what is read next.
+    """Joins a stream with an indexed master: the oldest pending row decides what is read next.
 
     How it works:
-        1. Rows fill the memory. A queue keeps them in the order in which they came; for every page it is
-           known which rows wait for it.
+        1. Rows fill the memory. A queue keeps them in the order of arrival, together with the pages that
+           each row waits for.
         2. Each iteration loads the part of the master in which the oldest row has its match, and joins it
-           with all rows that wait for one of its pages. They leave, wherever in the queue they are.
+           with all rows that wait for one of its pages. These leave, wherever in the queue they are.
         3. Rows from the stream take their place.
 
-        So no page is read that no row wants, and pages that many rows want answer many at once. A page is
-        not read again before as many rows as the memory holds have passed.
+        So no page is read unless a row wants it, and a page that many rows want answers all of them at once.
+        A page is not read again before as many rows as the memory holds have passed.
 
-    See `QueuedJoin` for the arguments.
+    Args:
+        disk_pages: Pages that one load reads; by default where reading and memory are in balance.
+        master, on, how, memory, columns, within, between, suffix, device, clock, pages, shared_index: See
+            `SSIJ`.
 
     Example:
         >>> import adjoin, pyarrow as pa, tempfile
@@ -146,8 +186,8 @@ class HybridJoin(QueuedJoin):
         [(1, 7, 'pen'), (3, 5, 'pad')]
 
     Cost:
-        At most one load per stream row and page it matches, and not more than MESHJOIN: at least as many
-        rows as wait are answered between two loads of the same page. Memory never more than `memory`.
+        At most one load per stream row and page it matches, and no more than MESHJOIN: between two loads of
+        a page, at least as many rows are answered as the queue holds. Memory never exceeds `memory`.
 
     Reference:
         Naeem, Dobbie, Weber: HYBRIDJOIN for Near-Real-Time Data Warehousing, IJDWM 7(4), 2011. Figure 5
@@ -157,22 +197,19 @@ class HybridJoin(QueuedJoin):
         symbol     meaning                              here
         ========== ==================================== ==========================
         v_P        disk buffer                          disk_pages
-        H, h_S     waiting rows, their number           Loads.queue
+        H, h_S     pending rows, their number           RowQueue
         Q          queue of their keys                  numbers of rows in it
         w          rows answered by an iteration        rows_in / iterations
         ========== ==================================== ==========================
 
     Departures:
-        - The queue is filled before the first load, and an empty one loads nothing (line 2).
-        - As many rows are taken in as there is room for, so all matches of an iteration count, and so does
-          a stream that has fewer rows (lines 8 and 13).
+        - The queue is filled before the first load, and an empty queue loads nothing (line 2).
+        - Rows are taken in as long as there is room, so that all matches of an iteration count, and a stream
+          may bring fewer rows than an iteration has answered (lines 8 and 13).
         - A row without a match leaves when its pages have been seen.
         - A row with matches on several pages stays until all of them have been seen, so keys may repeat.
-        - Of the part of the master that is loaded, pages that no row wants are skipped at its ends, and
-          wherever that is cheaper than reading on.
+        - Of the part of the master that is loaded, pages that no row wants are skipped at both ends, and
+          in between where that is cheaper than reading on.
     """
 
-    _stage: Loads
-
-    def _make_stage(self) -> Loads:
-        return Loads(self._spec, self._pages, self._budget, self._clock, self._room)
+    algorithm = Loads

@@ -1,4 +1,4 @@
-"""Which rows wait for which pages."""
+"""Which pending rows need which pages."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _ROW = 0xFFFFFFFF
 
 
 class PageNeeds:
-    """Pairs of a page and the number of a row that waits for it, by page.
+    """Pairs of a page and the number of a row that needs it, ordered by page.
 
     >>> needs = PageNeeds()
     >>> needs.add(np.array([7 << 32 | 0, 3 << 32 | 1, 7 << 32 | 2]))
@@ -21,7 +21,7 @@ class PageNeeds:
     """
 
     pair_bytes = 24
-    """Of a pair: twice itself while pairs are merged, and once more while it is taken."""
+    """Of a pair: itself, a copy while pairs are merged, and another while it is taken."""
 
     def __init__(self) -> None:
         self._pairs: Array = np.empty(0, np.int64)
@@ -30,11 +30,11 @@ class PageNeeds:
         return len(self._pairs)
 
     def add(self, pairs: Array) -> None:
-        """More pairs, `page << 32 | row`, in any order."""
+        """Add pairs `page << 32 | row`, in any order."""
         self._pairs = merge_sorted(self._pairs, np.sort(pairs))
 
     def take(self, pages: Array, limit: int) -> tuple[Array, Array]:
-        """Remove pairs of these pages, at most so many: their rows, and which of the pages; pages ascend."""
+        """Remove up to `limit` pairs of these (ascending) pages: their rows, and which page each needs."""
         wanted = pages.astype(np.int64)
         begin = np.searchsorted(self._pairs, wanted << 32)
         end = np.searchsorted(self._pairs, (wanted + 1) << 32)
@@ -46,13 +46,13 @@ class PageNeeds:
         return rows, which
 
     def wanted(self, pages: Array) -> Array:
-        """Those of the pages that a row waits for."""
+        """Those of the pages that some row needs."""
         first = pages.astype(np.int64) << 32
         count = np.searchsorted(self._pairs, first + (1 << 32)) - np.searchsorted(self._pairs, first)
         return pages[count > 0]
 
     def has(self, row: int, pages: Array) -> Array:
-        """Whether the row waits for each of these pages."""
+        """Whether the row needs each of these pages."""
         if len(self._pairs) == 0:
             return np.zeros(len(pages), bool)
         pairs = (pages.astype(np.int64) << 32) | row
@@ -60,7 +60,7 @@ class PageNeeds:
         return np.asarray(self._pairs[at] == pairs)
 
     def renumber(self, number: Array) -> None:
-        """Rows have new numbers, in the same order."""
+        """Give rows new numbers, in the same order."""
         self._pairs = (self._pairs & ~np.int64(_ROW)) | number[self._pairs & _ROW]
 
     def check_invariants(self) -> None:

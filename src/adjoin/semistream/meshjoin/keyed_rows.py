@@ -1,4 +1,4 @@
-"""Rows that wait, by key."""
+"""Pending rows, ordered by key."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _LEAST = np.iinfo(np.int64).min
 
 
 class KeyedRows:
-    """Numbers of rows, sorted by the least key that each matches.
+    """Numbers of rows, ordered by the least key that each matches.
 
     >>> rows = KeyedRows()
     >>> keys = np.array([30, 10, 20])
@@ -20,11 +20,11 @@ class KeyedRows:
     array([2, 0], dtype=int32)
 
     Attributes:
-        numbers: Of the rows, in the order of their keys.
+        numbers: The numbers of the rows, in key order.
     """
 
     row_bytes = 24
-    """Of a row: key and number, twice while rows are merged."""
+    """Of a row: key and number, and a copy of both while rows are merged."""
 
     def __init__(self) -> None:
         self.clear()
@@ -39,7 +39,7 @@ class KeyedRows:
         return len(self.numbers)
 
     def add(self, low: Array, high: Array, first_number: int) -> None:
-        """Rows that match the keys from `low` to `high`, numbered on from the first."""
+        """Add rows that match the keys from `low` to `high`, numbered from `first_number`."""
         order = argsort_keys(low).astype(np.int32)
         self._keys, self.numbers = merge_keyed(
             self._keys, self.numbers, low[order], order + np.int32(first_number)
@@ -48,13 +48,13 @@ class KeyedRows:
             self._widest = max(self._widest, _greatest_distance(low, high))
 
     def between(self, first: Array, last: Array) -> tuple[Array, Array]:
-        """Where the rows are that may match a key from `first` to `last`: a beginning, and how many."""
+        """Where the rows that may match a key from `first` to `last` begin, and how many there are."""
         begin = np.searchsorted(self._keys, _less(first, self._widest), "left")
         end = np.searchsorted(self._keys, last, "right")
         return begin, end - begin
 
     def renumber(self, number: Array, least: int) -> None:
-        """Rows have new numbers, in the same order; those with a number below `least` have left."""
+        """Give rows new numbers, in the same order; rows with a number below `least` have left."""
         stays = self.numbers >= least
         self._keys = self._keys[stays]
         self.numbers = number[self.numbers[stays]]
@@ -74,7 +74,7 @@ def _greatest_distance(low: Array, high: Array) -> int:
 
 
 def _less(keys: Array, distance: int) -> Array:
-    """Keys less a distance, none below the least key there is."""
+    """Keys minus a distance, but not below the least key."""
     if distance == 0:
         return keys
     if distance > -int(_LEAST):

@@ -2,64 +2,49 @@
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.search import expand
 from adjoin.kernels.types import Array
-from adjoin.master.master import Master
-from adjoin.memory.budget import MemoryBudget
-from adjoin.memory.page_memory import PageMemory
-from adjoin.operators.clock import Clock
-from adjoin.semistream.base.answering import Answering
-from adjoin.semistream.base.buffers import Arrivals, Rows
-from adjoin.semistream.base.queue import RowQueue
-from adjoin.semistream.base.queued import LoadCounts, QueuedJoin, QueueRoom
-from adjoin.semistream.base.spec import JoinSpec
+from adjoin.semistream.base.buffers import Rows
+from adjoin.semistream.base.intake import Intake
+from adjoin.semistream.base.join import JoinParts
+from adjoin.semistream.base.lookup import no_room
+from adjoin.semistream.base.queue import QueueRoom, RowQueue
+from adjoin.semistream.base.queued import QueueAlgorithm, QueuedJoin
 from adjoin.semistream.meshjoin.keyed_rows import KeyedRows
 from adjoin.semistream.pages.read_ahead import read_in_waves
-from adjoin.semistream.pages.resident import Residence
 
 _ROW_COST = KeyedRows.row_bytes + RowQueue.state_bytes
 
 
-class Scan(Answering):
-    """Reads the master portion by portion in a circle, and joins every portion with all rows that wait.
+class Scan:
+    """The algorithm of MESHJOIN: read the master in portions, in a circle, each joined with all pending rows.
 
     Args:
-        spec: The join.
-        pages: What of the master is in memory.
-        budget: The operator's budget; this class keeps its accounts "stream" and "inverted".
-        clock: Tells the time.
-        room: How much memory rows may have.
-        is_even: Rows are taken in evenly, as many before each portion as leave after it.
-
-    Attributes:
-        queue: The rows that wait.
+        parts: What the join is made of.
+        intake: The input buffer.
+        room: The queue of pending rows, and how much memory it may have.
+        is_even: Rows enter evenly, as many before each portion as leave after it.
     """
 
-    def __init__(
-        self,
-        spec: JoinSpec,
-        pages: Residence,
-        budget: MemoryBudget,
-        clock: Clock,
-        room: QueueRoom,
-        *,
-        is_even: bool,
-    ) -> None:
-        super().__init__(spec, pages, budget, clock)
-        self.counts: LoadCounts = LoadCounts()
-        self.queue = RowQueue()
+    def __init__(self, parts: JoinParts, intake: Intake, room: QueueRoom, *, is_even: bool = True) -> None:
+        self._pages = parts.pages
+        self._budget = parts.budget
+        self._answerer = parts.answerer
+        self._intake = intake
         self._keys = KeyedRows()
-        self._room = room
         self._is_even = is_even
         self._chunks: deque[list[int]] = deque()
+        self.room = room
+        self.queue = room.queue
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """The order in which pages lie on the disk, cut into portions."""
+        """Cut the pages into portions, in disk order."""
         index = self._pages.index
         positions = [np.empty(0, np.int64), *map(self._pages.reader.position, index.parts())]
         self._order = np.argsort(np.concatenate(positions)).astype(np.int32)
@@ -67,53 +52,58 @@ class Scan(Answering):
         if self._is_even and len(index):
             size = -(-len(index) // -(-len(index) // size))
         self._portion_pages = size
-        self._portions = max(1, -(-len(index) // size))
+        self._portions_per_round = max(1, -(-len(index) // size))
         self._position = 0
 
     def begin(self, stream: pa.Schema) -> None:
-        """Prepare for rows with this schema, on the master version that is in memory."""
-        super().begin(stream)
+        """Prepare for rows with this schema, against the master version that is in memory."""
+        self._answerer.begin(stream)
         self._lay_out()
 
     @property
-    def rows_waiting(self) -> int:
-        """Rows that wait now."""
+    def rows_pending(self) -> int:
+        """Rows in the queue."""
         return self.queue.rows
+
+    def metrics(self) -> dict[str, Any]:
+        """Iterations so far."""
+        return {"iterations": self.room.iterations}
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structure contradicts itself or its account."""
-        self.queue.check_invariants()
         self._keys.check_invariants()
         assert sum(rows for _, rows in self._chunks) == self.queue.rows
-        assert self._budget.account("stream") >= self.queue.held_bytes
-        assert self._budget.account("inverted") >= len(self._keys) * KeyedRows.row_bytes
+        self.room.check_invariants(self._notes_bytes)
 
-    def online(self, taken: Arrivals) -> Iterator[pa.RecordBatch]:
+    def pending(self) -> Iterator[pa.RecordBatch]:
+        """Rows enter the queue as they come."""
+        yield from self._intake.emptied(self.online_phase)
+
+    def online_phase(self) -> Iterator[pa.RecordBatch]:
         """Rows that can match something wait for the master to pass by; the others are answered."""
-        rows, valid = self._rows_of(taken)
-        possible = rows.low <= rows.high
-        if valid is not None:
-            possible &= valid
-        chosen = np.flatnonzero(possible)
-        while len(chosen):
-            waiting = rows.select(chosen[: self._rows_before_next_portion(rows)])
-            if len(waiting) and self._hold(waiting):
-                chosen = chosen[len(waiting) :]
-            elif self.queue.rows:
-                yield from self.relieve()
-            else:
-                raise self._no_room(waiting.waiting_bytes + _ROW_COST * len(waiting))
-        impossible = np.flatnonzero(~possible)
-        self.counts.cache_hits += len(impossible)
-        yield from self._answer(rows, impossible)
+        with self._intake.taken() as arrived:
+            rows, valid = self._answerer.rows_of(arrived)
+            possible = rows.low <= rows.high
+            if valid is not None:
+                possible &= valid
+            chosen = np.flatnonzero(possible)
+            while len(chosen):
+                waiting = rows.select(chosen[: self._rows_before_next_portion(rows)])
+                if len(waiting) and self._enter(waiting):
+                    chosen = chosen[len(waiting) :]
+                elif self.queue.rows:
+                    yield from self.join_phase()
+                else:
+                    wanted_bytes = waiting.waiting_bytes + _ROW_COST * len(waiting)
+                    raise no_room(self._budget.total_bytes, wanted_bytes)
+            impossible = np.flatnonzero(~possible)
+            self._answerer.counts.cache_hits += len(impossible)
+            yield from self._answerer.finish(rows, impossible)
 
-    def _hold(self, rows: Rows) -> bool:
-        more_bytes = rows.waiting_bytes + len(rows) * _ROW_COST
-        if not self._room.has(more_bytes) and self.queue.is_loose:
-            self._close_up()
-        if not self._room.has(more_bytes) and (self.queue.rows or not self._pages.make_room(more_bytes)):
+    def _enter(self, rows: Rows) -> bool:
+        """Put rows into the queue, in the chunk of those that enter before the next portion."""
+        if not self.room.admit(rows.waiting_bytes + len(rows) * _ROW_COST, self._close_up):
             return False
-        self._budget.add("stream", more_bytes)
         self._keys.add(rows.low, rows.high, self.queue.all_rows)
         self.queue.add(rows, np.ones(len(rows), np.int32))
         if self._entered_rows:
@@ -125,7 +115,7 @@ class Scan(Answering):
 
     @property
     def _entered_rows(self) -> int:
-        """Rows that entered before the next portion already."""
+        """Rows that have already entered before the next portion."""
         return self._chunks[-1][1] if self._chunks and self._chunks[-1][0] == self._position else 0
 
     def _rows_before_next_portion(self, rows: Rows) -> int:
@@ -133,7 +123,7 @@ class Scan(Answering):
         if not self._is_even:
             return len(rows)
         row_bytes = rows.waiting_bytes / len(rows) + _ROW_COST
-        share = max(1, int(self._room.bytes / row_bytes / self._portions))
+        share = max(1, int(self.room.bytes / row_bytes / self._portions_per_round))
         return max(0, share - self._entered_rows)
 
     def _close_up(self) -> None:
@@ -141,17 +131,21 @@ class Scan(Answering):
         self._keys.renumber(self.queue.close_up(), least)
         self._account()
 
-    def _account(self) -> None:
-        self._room.account(self.queue.held_bytes, len(self._keys) * KeyedRows.row_bytes)
+    @property
+    def _notes_bytes(self) -> int:
+        return len(self._keys) * KeyedRows.row_bytes
 
-    def relieve(self) -> Iterator[pa.RecordBatch]:
-        """One iteration: read the next portion, join it, and let the rows go that have seen all portions."""
-        self.counts.iterations += 1
+    def _account(self) -> None:
+        self.room.account(self._notes_bytes)
+
+    def join_phase(self) -> Iterator[pa.RecordBatch]:
+        """One iteration: read and join the next portion; rows that have seen all portions leave."""
+        self.room.iterations += 1
         first = self._position * self._portion_pages
         portion = self._order[first : first + self._portion_pages]
         for wave in read_in_waves(self._pages, portion, self._portion_pages):
             yield from self._join_pages(wave.slots)
-        self._position = (self._position + 1) % self._portions
+        self._position = (self._position + 1) % self._portions_per_round
         while self._chunks and self._chunks[0][0] == self._position:
             yield from self._expire(self._chunks[0][1])
             self._chunks.popleft()
@@ -160,7 +154,7 @@ class Scan(Answering):
         self._account()
 
     def _join_pages(self, slots: Array) -> Iterator[pa.RecordBatch]:
-        """Join pages in memory with the rows whose keys lie between those of the page."""
+        """Join pages in memory with the rows whose keys lie within the page."""
         first, last = self._pages.key_range(slots)
         begin, count = self._keys.between(first, last)
         oldest = int(self.queue.oldest(1)[0])
@@ -175,28 +169,31 @@ class Scan(Answering):
             order = np.argsort(numbers[here], kind="stable")
             numbers, slot = numbers[here][order], slots[which[here][order]]
             for part, chosen, row in self.queue.parts_of(numbers):
-                yield from self._matcher.join(part.rows, row, slot[chosen])
+                yield from self._answerer.matcher.join(part.rows, row, slot[chosen])
 
     def _expire(self, rows: int) -> Iterator[pa.RecordBatch]:
         numbers = self.queue.oldest(rows)
         arrived = self.queue.arrival_of(int(numbers[0]))
         for part, _, row in list(self.queue.parts_of(numbers)):
-            yield from self._answer(part.rows, row, arrived)
+            yield from self._answerer.finish(part.rows, row, arrived)
             self.queue.leave(part, row)
 
 
 class MeshJoin(QueuedJoin):
-    """Joins a stream with a master that is read from beginning to end, again and again.
+    """Joins a stream with a master that is read from beginning to end, over and over.
 
     How it works:
-        1. Before each portion of the master is read, as many rows come in as left after the one before.
-        2. The portion is joined with all rows that wait.
-        3. The rows that have seen every portion since they came leave.
+        1. Before a portion of the master is read, as many rows enter as left after the previous one.
+        2. The portion is joined with all pending rows.
+        3. The rows that have seen every portion since they entered leave.
 
-        Neither an index nor any order of the master is needed, and the reads are the same whatever the
-        stream asks for: the rate depends on memory and size of the master alone.
+        Neither an index nor any order of the master is needed, and the reads do not depend on what the
+        stream asks for: the rate depends only on the memory and the size of the master.
 
-    See `QueuedJoin` for the arguments; `disk_pages` are the pages of a portion.
+    Args:
+        disk_pages: Pages of a portion; by default where reading and memory are in balance.
+        master, on, how, memory, columns, within, between, suffix, device, clock, pages, shared_index: See
+            `SSIJ`. The index is never part of `memory`, whatever `shared_index` says.
 
     Example:
         >>> import adjoin, pyarrow as pa, tempfile
@@ -210,35 +207,19 @@ class MeshJoin(QueuedJoin):
         [(1, 7, 'pen'), (3, 5, 'pad')]
 
     Cost:
-        Reads the whole master once for every memory full of rows. A row waits for one round at most.
-        Memory never more than `memory`.
+        Reads the whole master once for every memory full of rows. A row waits for at most one round.
+        Memory never exceeds `memory`.
 
     Reference:
         Polyzotis, Skiadopoulos, Vassiliadis, Simitsis, Frantzell: Meshing Streaming Updates with Persistent
         Data in an Active Data Warehouse, IEEE TKDE 20(7), 2008.
 
     Departures:
-        - Waiting rows are found by the range of keys on a page, not by a hash table; ranges can be joined.
-        - Chunks of rows have the size the stream gives them, and leave as chunks.
-        - With nothing coming in the scan goes on until every row is answered.
+        - Pending rows are found by the range of keys on a page instead of a hash table, which allows range
+          joins.
+        - Chunks of rows have the size that the stream gives them, and leave as chunks.
+        - Without input, the scan continues until every row is answered.
     """
 
-    _is_even = True
-
-    @classmethod
-    def least_memory(
-        cls,
-        master: Master,
-        *,
-        pages: type[PageMemory] = PageMemory,
-        shared_index: bool = True,  # noqa: ARG003
-    ) -> int:
-        """The least budget with which a join with this master works, whatever its columns."""
-        return super().least_memory(master, pages=pages, shared_index=True)
-
-    def _shares_index(self, asked: bool) -> bool:  # noqa: ARG002
-        """Of the index only the places of pages are looked at: it need not be in memory."""
-        return True
-
-    def _make_stage(self) -> Scan:
-        return Scan(self._spec, self._pages, self._budget, self._clock, self._room, is_even=self._is_even)
+    algorithm: ClassVar[QueueAlgorithm] = Scan
+    needs_index = False

@@ -155,7 +155,7 @@ def cache_threshold(setting: Setting, rows_per_key: float = 1.0) -> float:
     """Matches among the waiting rows from which a key's master rows are worth caching, for any distribution.
 
     How it works: caching costs the bytes of the key's rows and one counter; it saves those of the stream rows
-    that wait for the key. At the best size of the cache both are equal for the last key cached.
+    that wait for the key. At the best size of the cache, both are equal for the last key cached.
 
     Args:
         setting: Memory and sizes; a waiting row costs its values and a pointer.

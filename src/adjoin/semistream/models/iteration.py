@@ -31,7 +31,7 @@ def loop_seconds(
 
 
 def best_buffer_bytes(setting: Setting, constants: CostConstants) -> float:
-    """The best disk buffer, if the rows per read grow as its size times the rows that wait.
+    """The best disk buffer, if the rows per read grow with its size times the pending rows.
 
     How it works:
         With w proportional to v (M - v), and c_loop = a + b v + w c, the time per row is c plus a multiple

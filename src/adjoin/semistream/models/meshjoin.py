@@ -15,7 +15,7 @@ def input_rows(waiting_rows: Number, partitions: Number) -> Number:
 
 
 def loop(setting: Setting, constants: CostConstants, buffer_bytes: float) -> tuple[float, float]:
-    """Rows and seconds of an iteration that reads so many bytes of the master.
+    """Rows and seconds of an iteration that reads this many bytes of the master.
 
     How it works: the master is read over and over in k = N_R / b parts; a row leaves after all of them.
 

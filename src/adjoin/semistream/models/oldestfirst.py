@@ -27,7 +27,7 @@ def rows_per_load(
         was read, a row that wants it comes after 1/p, is the oldest after another T, and is then served with
         the x = p T rows that came in between. So the partition is read once in 1/p + T, and a read serves
         1 / sum(p / (1 + x)) rows on average. What is unknown is T, the time from the end of the queue to its
-        front. Two balances hold but for fluctuations: the rows that wait fill the queue, and the distance
+        front. Two balances hold apart from fluctuations: pending rows fill the queue, and the distance
         between its ends stays the same in the long run. Together they say:
 
             waiting rows = 1 + sum(x (1 + p) (1 + (1 - p) / (1 + x))) / 2
@@ -61,7 +61,7 @@ def rows_per_load(
     Departures:
         HYBRIDJOIN fits w = 1.36 h d / R, X-HYBRIDJOIN uses the variance of a binomial distribution (its
         equation 9). Simulation proves both wrong by factors. This form differs from it by less than 2 % for
-        masters sorted by frequency with Zipf exponents up to 1 (beside pinned pages, with no more than ten
+        masters sorted by frequency with Zipf exponents up to 1 (with pinned pages, for no more than ten
         partitions, by 5 %), and by less than 8 % for the other distributions tried; the worst has two equally
         hot partitions among cold ones. Beyond exponent 1.2 it can be 15 % low.
     """
@@ -90,7 +90,7 @@ def _rows(partitions: Partitions, x: Array) -> Array:
 
 
 def _held(partitions: Partitions, x: Array, rows: Array) -> tuple[Array, Array]:
-    """Rows that the queue holds beside the oldest, and the power of T with which they grow."""
+    """Rows in the queue besides the oldest, and the power of T with which they grow."""
     share, left = partitions.share, 1 / (1 + x)
     gathered = partitions.count * x * (1 + share) / 2
     pinned = partitions.pinned_share * rows

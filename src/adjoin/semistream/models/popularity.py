@@ -54,7 +54,7 @@ def _correction(x: Array | np.float64, s: float) -> Array:
 
 
 def coarser(weights: Array, room_bytes: int) -> tuple[Array, int]:
-    """Weights of so many neighbouring pages together that a model has room for its work; and how many.
+    """Weights of groups of neighboring pages, so large that a model has room for its work; and their size.
 
     Example:
         >>> coarser(np.arange(6.0), room_bytes=10_000)[1]
@@ -104,7 +104,7 @@ class Partitions:
 
 
 class Popularity:
-    """Pages by how often the stream wants them, in the order in which they lie on disk.
+    """Pages by how often the stream wants them, in disk order.
 
     Pages that are not pinned are read in aligned partitions of several. Pinned are always the hottest.
 
@@ -143,7 +143,7 @@ class Popularity:
         return self._hottest[:pages]
 
     def partitions(self, swappable_pages: int, pinned_pages: int = 0) -> Partitions:
-        """All partitions of so many pages, each counted alone, beside so many pinned pages."""
+        """All partitions of this many pages, each counted alone, next to the pinned pages."""
         pinned = self.hottest(pinned_pages)
         masses = self._masses(swappable_pages)
         np.subtract.at(masses, pinned // swappable_pages, self.weights[pinned])

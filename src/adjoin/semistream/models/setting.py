@@ -1,4 +1,4 @@
-"""What the models know of a join: its memory, its master, the rows that wait, and what work costs."""
+"""What the models know of a join: its memory, its master, pending rows, and what work costs."""
 
 import math
 from dataclasses import astuple, dataclass, fields
@@ -53,7 +53,7 @@ class CostConstants:
         return self.output_seconds + self.remove_seconds + self.read_seconds + self.append_seconds
 
     def scan_seconds(self, scan_bytes: Number) -> Number:
-        """Seconds for one read of so many bytes (c_IO)."""
+        """Seconds for one read of this many bytes (c_IO)."""
         return self.positioning_seconds + self.byte_seconds * scan_bytes
 
 
@@ -90,7 +90,7 @@ class Setting:
         return self.master_rows * self.master_row_bytes
 
     def waiting_rows(self, other_bytes: Number) -> Number:
-        """Stream rows that fit beside so many other bytes (h_S)."""
+        """Stream rows that fit next to this many other bytes (h_S)."""
         return (self.memory_bytes - other_bytes) / self.waiting_row_bytes
 
 

@@ -17,7 +17,7 @@ def service_rate(
     """Stream rows answered per second while the stream never ends.
 
     How it works:
-        Rows that wait fill a share of the memory, the hottest pages the rest, which answers the share p of
+        Pending rows fill a share of the memory, the hottest pages the rest, which answers the share p of
         the stream. A phase with n waiting rows has taken n / (1 - p) rows, and reads every other page that
         one of them wants. Where wanted pages are dense, scans run on over those in between.
 
@@ -55,7 +55,7 @@ def service_rate(
 def _phase_seconds(
     constants: CostConstants, page_bytes: float, wanted_pages: float, pages: int, max_scan: int
 ) -> float:
-    """Seconds to read so many pages that lie anywhere among all, by the rule of the largest gap."""
+    """Seconds to read this many pages spread over the master, by the rule of the largest gap."""
     page_seconds = constants.byte_seconds * page_bytes
     most_gap = constants.positioning_seconds / page_seconds
     density = min(wanted_pages / pages, 1 - 1e-12)

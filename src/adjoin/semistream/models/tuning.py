@@ -22,7 +22,7 @@ class Tuning:
     Attributes:
         swappable_pages: Pages that are read together (k).
         pinned_pages: Pages that stay in memory (l).
-        waiting_rows: Stream rows that fit beside them (h_S).
+        waiting_rows: Stream rows that fit next to them (h_S).
         input_rows: Stream rows that an iteration answers (w).
         loop_seconds: What an iteration takes (c_loop).
     """
@@ -41,7 +41,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Grid:
-    """Sizes to choose from, as many in every array; the rows that fit beside them."""
+    """Sizes to choose from, in arrays of equal length, and the rows that fit next to them."""
 
     swappable_pages: Pages
     pinned_pages: Pages

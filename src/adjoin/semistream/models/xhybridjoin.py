@@ -115,7 +115,7 @@ def tune(
         weights: How often the stream wants each page, in the order of the disk, as observed.
         form: Which form of the rows per iteration: as printed, with means, or corrected. The corrected form
             looks up new stream rows in the pinned part; the others look up all pinned rows among the rows
-            that wait, in every iteration, as printed (equation 5).
+            that are pending, in every iteration, as printed (equation 5).
         swappable_pages: Size of the swappable part, if that is given.
         pinned_rows_wait: Corrected form: rows that pinned pages answer take a place in the queue first.
 

@@ -9,14 +9,14 @@ from adjoin.kernels.pages import find_slots, move_pages
 from adjoin.kernels.types import Array
 from adjoin.memory.arena import Arena
 from adjoin.memory.page_columns import PageColumns
-from adjoin.memory.trust import Trust
+from adjoin.memory.trust import SlotTrust
 
 ABSENT = -1
 _RESCALE_ABOVE = 1e12
 _LEAST_DECAY = 1e-6
-"""So little that it only breaks ties."""
+"""Small enough that the past only breaks ties."""
 _ROOM_TIMES, _ROOM_PAGES = 4, 1 << 16
-"""How many pages later versions may have before notes on pages need another place; unused room is free."""
+"""How far the number of pages may grow with later versions; memory that is not used costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,20 @@ class CachedPages:
 class PageCache:
     """Pages of a master in the slots of an arena, each page with a utility.
 
-    The utility of a page counts the stream rows that wanted it, cached or not, and fades by the
-    factor `decay` with every join phase. A decay of 0 is the paper's clearing: what was before counts
-    only to break ties.
+    The utility of a page counts the stream rows that wanted it, cached or not, and fades by the factor
+    `decay` with every join phase. A decay of 0 clears it, as in the paper, except that the past still breaks
+    ties.
 
     Args:
         arena: The slots.
-        columns: Notes where the buffers of the pages are.
+        columns: Where the buffers of the pages are.
         pages: Number of pages of the master.
         decay: What remains of a utility after a join phase, from 0 to 1.
-        unit: Go on with what was left in the arena's memory, when a stream row counted so much; None
-            begins empty.
+        unit: Continue with what was left in the arena's memory, where this was the unit; None starts empty.
 
     Attributes:
         unit: How much a stream row counts now; utilities fade because it grows.
-        trust: Which slots hold what was verified there.
+        trust: Which slots have been verified, where other processes may write to them.
     """
 
     bytes_per_page = 9
@@ -66,7 +65,7 @@ class PageCache:
         self._page_of_slot: Array = memory.held("page_of_slot", arena.all_slots, np.int32)
         watched = arena.all_slots if memory.outlives else 0
         self._is_new: Array = np.zeros(watched, bool)
-        self.trust = Trust(memory, arena.all_slots)
+        self.trust = SlotTrust(arena, columns)
         if unit is None:
             self._utility.fill(0)
             self._slot_of_page.fill(ABSENT)
@@ -85,7 +84,7 @@ class PageCache:
         """The slot of each of these pages, or ABSENT.
 
         Raises:
-            CorruptionError: Somebody has changed the notes on that.
+            CorruptionError: Somebody has written to the memory that says so.
         """
         slots: Array = np.empty(len(pages), np.int32)
         if not find_slots(self._slot_of_page, self._page_of_slot, pages, slots):
@@ -97,11 +96,11 @@ class PageCache:
         return self._page_of_slot[slots]
 
     def new_slots(self) -> Array:
-        """Slots that have got a page since this object was made."""
+        """Slots that have received a page since this object was made."""
         return np.flatnonzero(self._is_new & (self._page_of_slot >= 0)).astype(np.int32)
 
     def is_cached(self, slots: Array) -> Array:
-        """Whether the page in each slot stays; those that are read for once do not."""
+        """Whether the page in each slot is cached; those in the landing are not."""
         cached: Array = self._page_of_slot[slots] >= 0
         return cached
 
@@ -109,11 +108,11 @@ class PageCache:
         return self._utility[pages]
 
     def credit(self, pages: Array) -> None:
-        """One more stream row wanted each of these pages (repeats count)."""
+        """Count one more stream row for each of these pages (repeats count)."""
         credit_pages(self._utility, pages, self.unit)
 
     def fade(self) -> None:
-        """All utilities lose weight against those to come."""
+        """Let all utilities lose weight against later ones."""
         self.unit /= self._decay
         if self.unit > _RESCALE_ABOVE:
             self._utility /= np.float32(self.unit)
@@ -128,13 +127,13 @@ class PageCache:
             self._is_new[slots] = True
 
     def keep(self, pages: Array, landed: Array) -> None:
-        """Cache pages that have been read to these slots of the landing; as many slots must be free."""
+        """Cache pages that have been read into these slots of the landing; that many slots must be free."""
         slots = self._arena.take(len(pages))
         self._move(landed, slots)
         self.put(pages, slots)
 
     def shrink(self, count: int) -> None:
-        """Do with so many slots fewer: evict the least useful pages, close the gaps they leave."""
+        """Give up this many slots: evict the least useful pages and close the gaps."""
         self.drop_least_useful(count - self._arena.free_slots)
         source, target = self._arena.shrink(count)
         self._columns.move(source, target)
@@ -163,7 +162,7 @@ class PageCache:
         return len(pages)
 
     def rank(self, unread: Array, room: int) -> tuple[Array, Array]:
-        """Which pages the cache should hold after the unread ones were read, given so much room.
+        """Which pages the cache should hold after the unread ones have been read, with room for this many.
 
         Returns:
             A mask over `unread`: those to keep; and the cached pages to remove for them, the least
@@ -186,16 +185,16 @@ class PageCache:
         return CachedPages(pages, slots, self._utility[pages] / np.float32(self.unit))
 
     def adopt(self, cached: "CachedPages") -> None:
-        """Take over pages that lie in the arena already."""
+        """Take over pages that are already in the arena."""
         self.put(cached.pages, cached.slots)
         self._utility[cached.pages] = cached.utility
 
     def fits(self, pages: int) -> bool:
-        """Whether there is room for notes on so many pages."""
+        """Whether there is room for notes on this many pages."""
         return self._arena.memory.has_room("slot_of_page", pages, np.int32)
 
     def close(self) -> None:
-        """Let go of the memory; only `len` and `pages` can be asked afterwards."""
+        """Release the memory; only `len` and `pages` work afterwards."""
         self._page_of_slot = self._page_of_slot.copy()
         self._utility = self._utility[:0].copy()
         self._slot_of_page = self._slot_of_page[:0].copy()

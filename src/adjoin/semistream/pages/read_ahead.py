@@ -1,4 +1,4 @@
-"""Pages brought into memory wave by wave, the next wave being read while one is joined."""
+"""Pages read in waves: while one wave is joined, the next one is being read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,11 +11,11 @@ from adjoin.kernels.types import Array
 from adjoin.master.index import PageIndex
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.semistream.pages.cache import ABSENT
-from adjoin.semistream.pages.read_plan import ReadPlan, cut_scans, make_plan
-from adjoin.semistream.pages.resident import Residence
+from adjoin.semistream.pages.reader import ReadPlan, cut_scans, make_plan
+from adjoin.semistream.pages.resident import ResidentPages
 
 _MOST_FILES = 100
-"""A process may have only so many files open; two waves and what is kept open stay well below."""
+"""Of a wave. The limit of open files must be enough for two waves and the files that are kept open."""
 
 
 @dataclass(frozen=True)
@@ -32,44 +32,44 @@ class Wave:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _WaveRead:
     wave: Wave
     wait: Callable[[], None]
 
 
-def read_in_waves(pages: Residence, wanted: Array, max_scan: int) -> Iterator[Wave]:
+def read_in_waves(pages: ResidentPages, wanted: Array, max_scan: int) -> Iterator[Wave]:
     """Read pages that are not cached, along the cheapest plan.
 
-    A wave's pages stay on the landing until the next wave is asked for; then the most useful of them
-    go into the cache, in place of less useful ones.
+    The pages of a wave stay in the landing until the next wave is requested; then the most useful of them
+    move into the cache, replacing less useful ones.
 
     Args:
-        pages: What is in memory; its utilities say which pages to keep.
+        pages: The resident pages, whose utilities decide which pages to keep.
         wanted: Numbers of the pages to read.
-        max_scan: Most pages that one scan covers.
+        max_scan: The most pages that one scan covers.
     """
     entries = pages.index.take(wanted)
     order = np.argsort(pages.reader.position(entries))
     oversize = pages.is_oversize(entries)[order]
     keep = _Keep(pages, wanted)
-    under_way: list[_Reading] = []
+    in_flight: list[_WaveRead] = []
     try:
         for reading in _readings(pages, wanted, entries, order[~oversize], max_scan):
-            under_way.append(reading)
-            if len(under_way) == pages.split.waves:
-                yield from _arrive(under_way, keep)
-        while under_way:
-            yield from _arrive(under_way, keep)
+            in_flight.append(reading)
+            if len(in_flight) == pages.split.waves:
+                yield from _arrive(in_flight, keep)
+        while in_flight:
+            yield from _arrive(in_flight, keep)
     finally:
-        for reading in under_way:  # the landing must not be touched before the last read is over
+        for reading in in_flight:  # the landing must not be reused before the last read has ended
             with suppress(AdjoinError):
                 reading.wait()
     for chosen in order[oversize]:
         yield from _read_oversize(pages, wanted, entries, chosen)
 
 
-def read_each(pages: Residence, wanted: Array) -> Iterator[Wave]:
-    """Read a page for every entry, whether or not it was read before, each on its own."""
+def read_each(pages: ResidentPages, wanted: Array) -> Iterator[Wave]:
+    """Read one page for every entry, each on its own, even if it was read before."""
     entries = pages.index.take(wanted)
     order = np.argsort(pages.reader.position(entries), kind="stable")
     oversize = pages.is_oversize(entries)[order]
@@ -86,9 +86,9 @@ def read_each(pages: Residence, wanted: Array) -> Iterator[Wave]:
 
 
 def _readings(
-    pages: Residence, wanted: Array, entries: PageIndex, order: Array, max_scan: int
-) -> Iterator[_Reading]:
-    """Begins to read a wave each time it is asked, in turn to each part of the landing."""
+    pages: ResidentPages, wanted: Array, entries: PageIndex, order: Array, max_scan: int
+) -> Iterator[_WaveRead]:
+    """Starts to read a wave each time the next one is requested, into the parts of the landing in turn."""
     if len(order) == 0:
         return
     cost = pages.reader.cost
@@ -111,11 +111,11 @@ def _readings(
         first = number % pages.split.waves * wave_pages
         slots = np.arange(first, first + len(chosen), dtype=np.int32)
         wait = pages.start_reading(wanted[chosen], entries.take(chosen), slots, plan, begin, end)
-        yield _Reading(Wave(chosen, slots), wait)
+        yield _WaveRead(Wave(chosen, slots), wait)
 
 
 def _cut_waves(plan: ReadPlan, file: Array, wave_pages: int) -> Iterator[tuple[int, int]]:
-    """Ranges of scans with at most so many wanted pages, and files, each; `file` is that of each scan."""
+    """Ranges of scans with a limited number of wanted pages and of files; `file` is that of each scan."""
     files = np.cumsum(np.diff(file, prepend=file[:1]) != 0)
     begin = 0
     while begin < len(plan):
@@ -126,15 +126,15 @@ def _cut_waves(plan: ReadPlan, file: Array, wave_pages: int) -> Iterator[tuple[i
         begin = end
 
 
-def _arrive(under_way: list[_Reading], keep: "_Keep") -> Iterator[Wave]:
-    reading = under_way.pop(0)
+def _arrive(in_flight: list[_WaveRead], keep: "_Keep") -> Iterator[Wave]:
+    reading = in_flight.pop(0)
     reading.wait()
     yield reading.wave
     keep.settle(reading.wave)
 
 
-def _read_oversize(pages: Residence, wanted: Array, entries: PageIndex, chosen: int) -> Iterator[Wave]:
-    """A page larger than a slot has one place, is joined there, and is not cached."""
+def _read_oversize(pages: ResidentPages, wanted: Array, entries: PageIndex, chosen: int) -> Iterator[Wave]:
+    """Read a page larger than a slot to the one place for such pages; it is joined there and not cached."""
     page, entry = wanted[chosen : chosen + 1], entries.take(np.array([chosen]))
     slot = np.array([pages.arena.oversize_slot], np.int32)
     plan = make_plan(pages.reader.position(entry), entry.blocks.astype(np.int64), 0.0, 0.0, 1, 1)
@@ -143,15 +143,15 @@ def _read_oversize(pages: Residence, wanted: Array, entries: PageIndex, chosen: 
 
 
 class _Keep:
-    """Decides, before anything is read, which pages will be cached at the end and which go for them."""
+    """Decides before the first read which pages to cache (ToKeep) and which to evict for them (ToRemove)."""
 
-    def __init__(self, pages: Residence, wanted: Array) -> None:
+    def __init__(self, pages: ResidentPages, wanted: Array) -> None:
         self._pages = pages
         self._wanted = wanted
         self._keep, self._remove = pages.cache.rank(wanted, pages.arena.capacity)
 
     def settle(self, wave: Wave) -> None:
-        """Cache the wave's pages that are to stay, as far as there is room by now."""
+        """Cache those pages of the wave that should be kept, as far as there still is room."""
         arena, cache = self._pages.arena, self._pages.cache
         stay = wave.chosen[self._keep[wave.chosen]]
         landed = wave.slots[self._keep[wave.chosen]]
@@ -161,7 +161,7 @@ class _Keep:
             cache.drop(self._remove[:short])
             self._remove = self._remove[short:]
         room = min(len(stay), arena.free_slots)
-        if room < len(stay):  # rows that arrived meanwhile took it
+        if room < len(stay):  # rows that arrived in the meantime took it
             best = np.argsort(cache.utility(self._wanted[stay]), kind="stable")[len(stay) - room :]
             stay, landed = stay[best], landed[best]
         cache.keep(self._wanted[stay], landed)

@@ -1,4 +1,4 @@
-"""Reads pages of one master version into an arena, several at a time, each one verified."""
+"""Plans which pages are read together, and reads them into an arena, each one verified."""
 
 import os
 import weakref
@@ -9,18 +9,89 @@ import numpy as np
 
 from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.pages import PAGE_DAMAGED, READ_FAILED, Reads
+from adjoin.kernels.plan import plan_reads
+from adjoin.kernels.search import expand
 from adjoin.kernels.types import Array
 from adjoin.master.device import Cost, Device, ReadJob
 from adjoin.master.index import PageIndex
 from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES, Arena
 from adjoin.memory.page_columns import PageColumns
-from adjoin.semistream.pages.read_plan import ReadPlan
 
 _FILE_GAP_BLOCKS = 1 << 33
-"""More than any scan is long, so that no plan reaches from one file into the next."""
+"""Longer than any scan, so that no plan reaches from one file into the next."""
 
 _MOST_OPEN_FILES = 200
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """Scans over wanted pages, in disk order.
+
+    Attributes:
+        first: Position of the first wanted page of each scan.
+        last: Position of its last wanted page.
+        blocks: Blocks that the scan reads, unwanted ones between its pages included.
+        goes_on: Whether the scan starts where the previous one ended, without positioning.
+    """
+
+    first: Array
+    last: Array
+    blocks: Array
+    goes_on: Array
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def make_plan(
+    start_block: Array,
+    blocks: Array,
+    positioning_seconds: float,
+    block_seconds: float,
+    max_scan_blocks: int,
+    max_scan_pages: int,
+) -> ReadPlan:
+    """The cheapest plan, exact, in time linear in the pages.
+
+    Args:
+        start_block: Where each wanted page begins, ascending.
+        blocks: Length of each.
+        positioning_seconds: Cost to begin a scan.
+        block_seconds: Cost of each block of a scan.
+        max_scan_blocks: The longest scan (a longer page is a scan of its own).
+        max_scan_pages: The most wanted pages of a scan.
+
+    >>> plan = make_plan(np.array([0, 2, 90]), np.array([2, 2, 2]), 10e-6, 1e-6, 400, 200)
+    >>> plan.first, plan.last, plan.blocks
+    (array([0, 2], dtype=int32), array([1, 2], dtype=int32), array([4, 2]))
+    """
+    stop = start_block + blocks
+    first = plan_reads(start_block, stop, positioning_seconds, block_seconds, max_scan_blocks, max_scan_pages)
+    last = np.append(first[1:], len(start_block)).astype(np.int32) - np.int32(1)
+    return ReadPlan(first, last, stop[last] - start_block[first], np.zeros(len(first), bool))
+
+
+def cut_scans(plan: ReadPlan, start_block: Array, blocks: Array, most_pages: int) -> ReadPlan:
+    """The plan with long scans cut into pieces of at most `most_pages`, which are read one after the other.
+
+    >>> start, blocks = np.array([0, 2, 6]), np.array([2, 2, 2])
+    >>> plan = cut_scans(make_plan(start, blocks, 10e-6, 1e-6, 400, 200), start, blocks, most_pages=2)
+    >>> plan.first, plan.blocks, plan.goes_on
+    (array([0, 2], dtype=int32), array([4, 4]), array([False,  True]))
+    """
+    pages = plan.last - plan.first + 1
+    if len(pages) == 0 or pages.max() <= most_pages:
+        return plan
+    scan, piece = expand(
+        np.zeros(len(plan), np.int32), -(-pages // most_pages), int((-(-pages // most_pages)).sum())
+    )
+    first = (plan.first[scan] + piece * most_pages).astype(np.int32)
+    last = np.minimum(first + most_pages - 1, plan.last[scan]).astype(np.int32)
+    goes_on = piece > 0
+    stop = start_block + blocks
+    begin = np.where(goes_on, stop[first - 1], start_block[first])
+    return ReadPlan(first, last, stop[last] - begin, goes_on)
 
 
 @dataclass
@@ -31,7 +102,7 @@ class ReadCounts:
 
 
 class _OpenFiles:
-    """Open files by number, closed when nobody holds this any more: neither reader nor a read under way."""
+    """Open files by number; closed once neither the reader nor a read in flight refers to this object."""
 
     def __init__(self) -> None:
         self.descriptors: dict[int, int] = {}
@@ -52,8 +123,8 @@ class PageReader:
     Args:
         master: The version.
         arena: Where pages go.
-        columns: Notes where the buffers of each page lie.
-        device: What the files are on.
+        columns: Where the buffers of each page are.
+        device: What the files are stored on.
     """
 
     def __init__(self, master: Master, arena: Arena, columns: PageColumns, device: Device) -> None:
@@ -70,7 +141,7 @@ class PageReader:
 
     @staticmethod
     def position(entries: PageIndex) -> Array:
-        """Where pages begin, in blocks; pages of one file are as far apart as on the disk."""
+        """Where pages begin, in blocks; pages of one file have the same distances as on disk."""
         return entries.file.astype(np.int64) * _FILE_GAP_BLOCKS + entries.block
 
     def layouts_of(self, entries: PageIndex) -> Array:
@@ -80,15 +151,15 @@ class PageReader:
     def start(
         self, pages: Array, entries: PageIndex, slots: Array, plan: ReadPlan, begin: int, end: int
     ) -> Callable[[], None]:
-        """Begin to read the scans begin..end-1 of a plan over pages; the result waits for them.
+        """Start to read the scans begin..end-1 of a plan; the returned function waits for them.
 
         Args:
-            pages: Exactly the pages of these scans, in the order of the disk.
+            pages: The pages of these scans, in disk order.
             entries: Their entries in the index.
-            slots: The slot that each goes to.
-            plan: The plan; positions count from its first page, not from `pages`.
-            begin: First scan.
-            end: Last scan + 1.
+            slots: The slot that each is read into.
+            plan: The plan; its positions are relative to its own first page, not to `pages`.
+            begin: The first scan.
+            end: The last scan + 1.
         """
         offset = plan.first[begin]
         first = plan.first[begin:end] - offset
@@ -128,13 +199,13 @@ class PageReader:
         return finish
 
     def close(self) -> None:
-        """Close the files, once no read needs them any more."""
+        """Wait for reads in flight, then close the files."""
         for wait in self._unfinished:
             wait()
         self._open.close_all_but(frozenset())
 
     def _descriptors_of(self, files: Array) -> Array:
-        """The open file of each page; keeps at most so many files open that reads under way still need."""
+        """The open file of each page; closes files that no read in flight needs when too many are open."""
         needed = frozenset(np.unique(files).tolist())
         descriptors = self._open.descriptors
         if len(descriptors) > _MOST_OPEN_FILES:
@@ -148,7 +219,7 @@ class PageReader:
         return table[files]
 
     def place(self, page: int, entries: PageIndex, at: int) -> str:
-        """Where a page is, whose entry is at this place of the entries."""
+        """Where the page is, whose entry is `entries[at]`."""
         file = self._files[entries.file[at]]
         return f"{file.path}, page {page} at byte {int(entries.block[at]) * BLOCK_BYTES}"
 
@@ -157,13 +228,13 @@ class PageReader:
         size = os.path.getsize(file.path)
         if size < file.bytes:
             raise CorruptionError(
-                f"{self.place(page, entries, at)} or one behind it is cut off: {size} bytes are left of "
-                f"{file.bytes}; restore it or build it anew"
+                f"{self.place(page, entries, at)} or one behind it is cut off: {size} of {file.bytes} bytes "
+                f"are left; restore the file or rebuild the master"
             )
         raise StorageError(f"cannot read {self.place(page, entries, at)}: the device failed")
 
     def _raise_damage(self, page: int, entries: PageIndex, at: int) -> None:
         raise CorruptionError(
-            f"{self.place(page, entries, at)} is damaged (its checksum differs); restore the file or build "
-            "it anew"
+            f"{self.place(page, entries, at)} is damaged (its checksum differs); restore the file or "
+            "rebuild the master"
         )

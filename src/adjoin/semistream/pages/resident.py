@@ -1,4 +1,4 @@
-"""One version of the master as an operator holds it: index, filter, and the pages in memory."""
+"""What an operator holds of one master version in memory: the index, the filter, and some of the pages."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -9,8 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from adjoin.errors import CorruptionError
-from adjoin.kernels.gather import SOUND
-from adjoin.kernels.pages import find_damage
 from adjoin.kernels.types import Array
 from adjoin.master.device import Device
 from adjoin.master.filter import CheckedFilter, KeyFilter
@@ -20,59 +18,59 @@ from adjoin.memory.arena import BLOCK_BYTES, Arena
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.memory.page_memory import PageMemory
+from adjoin.memory.trust import Stored
 from adjoin.semistream.pages.cache import ABSENT, CachedPages, PageCache
-from adjoin.semistream.pages.read_plan import ReadPlan
-from adjoin.semistream.pages.reader import PageReader, ReadCounts
+from adjoin.semistream.pages.reader import PageReader, ReadCounts, ReadPlan
 from adjoin.semistream.pages.same_pages import find_pages
 from adjoin.semistream.pages.split import (
     Demand,
     LandingRule,
     MemorySplit,
-    least_bytes,
-    split_memory,
+    index_bytes,
     two_waves,
 )
 
-GUEST = "front"
-"""The guest's account."""
-
-
+LENT_ACCOUNT = "front"
+"""The account of the budget for memory that is lent to the borrower."""
 _ALIKE = 1.5
-"""Sizes that differ by less are the same."""
+"""Sizes that differ by less than this factor count as the same."""
 
 
-class Guest(Protocol):
-    """Whoever holds a part of the budget that can be spared."""
+class Borrower(Protocol):
+    """Somebody with memory of the budget that the operator can ask back."""
 
     def give_way(self, lacking_bytes: int) -> None:
-        """Give so many bytes back, or all there are."""
+        """Give this many bytes back, or everything if that is less."""
 
 
 Observer = Callable[[Array, Array, Places], None]
-"""Is told encoded keys of stream rows that were joined, which row each stands for, and the master's rows."""
+"""Is told which rows were joined: encoded keys, stream rows, and master rows, which still are in memory."""
 
 
-class Residence:
-    """What of a master version is in memory, within a budget.
+class ResidentPages:
+    """The index of a master version and those of its pages that are in memory, within a budget.
 
-    The cache takes all memory that nobody else needs and gives it back on request, page by page,
-    the least useful first.
+    Pages are read into the *landing*, slots that are reused by every wave of reads, and the most useful ones
+    move into the *cache*. The cache takes all memory that nobody else needs, and gives it back on request,
+    the least useful pages first.
 
     Args:
         master: The version.
         names: Master columns whose values are needed.
         budget: The operator's budget; this class keeps its accounts "index", "pages" and "work".
-        device: What the master lies on.
+        device: What the master is stored on.
         decay: See `PageCache`.
-        memory: Where pages lie. If it outlives its users, pages that the last one left and that this
-            version has are in memory from the start.
-        shared_index: Use the master's own index, which is not this operator's to account for, in place
-            of a copy.
+        memory: Memory for pages. If it outlives its users, the pages that the last one left are there from
+            the start, as far as this version has them.
+        shared_index: Use the master's own index, which this operator does not account for, instead of a
+            copy.
         landing: Chooses how many pages are read at a time.
         kind: Of the operator; only those of the same kind use each other's pages.
 
     Attributes:
-        pinned_slots: So many slots for pages are not given away for anything else.
+        pinned_slots: Slots of the cache that are not given up for anything else.
+        observer: Is told which rows are joined.
+        borrower: Has memory of the budget that can be asked back.
     """
 
     def __init__(
@@ -102,7 +100,7 @@ class Residence:
         self._is_frozen = False
         self._is_closed = False
         self.observer: Observer | None = None
-        self.guest: Guest | None = None
+        self.borrower: Borrower | None = None
         self._load(master)
         try:
             self._open_pages()
@@ -144,40 +142,28 @@ class Residence:
         return self.reader.start(pages, entries, slots, plan, begin, end)
 
     def check_memory(self) -> None:
-        """Raise an error if the memory of pages was cut off: to touch what is gone would be fatal."""
+        """Raise an error if the memory of pages was truncated: touching it would kill the process."""
         self._memory.state()
 
     def vouch(self, slots: Array) -> None:
-        """What was read from the pages in these slots was what the master has there.
+        """Verify that the pages in these slots were intact when they were used.
 
-        Where memory is a file, somebody may have written to it at any time: so this is asked after the
-        pages were used and before results leave, and every page is verified again unless nobody has written
-        to the file since the last time.
+        Memory in a file can be written by other processes at any time. So this is called after pages were
+        used and before results leave, and verifies a page again unless nobody has written to the file since
+        the last time.
 
         Raises:
-            CorruptionError: It was not.
+            CorruptionError: A page does not hold what the master stores.
         """
-        doubtful, state = self.cache.trust.doubtful(slots)
-        if len(doubtful) == 0:
-            return
-        entries = self.index.take(self._pages_in(doubtful))
-        arena, columns = self.arena, self.columns
-        bad = find_damage(
-            arena.bytes,
-            arena.words,
-            arena.slot_base,
-            arena.rooms,
-            doubtful,
-            entries.blocks.astype(np.int64) * BLOCK_BYTES,
-            entries.checksum,
-            self.reader.layouts_of(entries),
-            columns.wanted,
-            columns.offsets,
-            columns.rows,
-        )
-        if bad != SOUND:
-            raise self._blame(int(doubtful[bad]))
-        self.cache.trust.trust(doubtful, state)
+        damaged = self.cache.trust.find_damaged(slots, self._stored_in)
+        if damaged is not None:
+            raise self._blame(damaged)
+
+    def _stored_in(self, slots: Array) -> Stored:
+        """What the master stores of the pages in these slots."""
+        entries = self.index.take(self._pages_in(slots))
+        lengths = entries.blocks.astype(np.int64) * BLOCK_BYTES
+        return Stored(lengths, entries.checksum, self.reader.layouts_of(entries))
 
     def _pages_in(self, slots: Array) -> Array:
         """The page in each slot, cached or just read."""
@@ -185,29 +171,29 @@ class Residence:
         return np.where(cached != ABSENT, cached, self._landed[self._landing_place(slots)])
 
     def _landing_place(self, slots: Array) -> Array:
-        """Counts the slots of the landing and, last, the oversize region."""
+        """The number of each slot in the landing, or of the oversize region, which comes last."""
         return np.minimum(slots, self.arena.landing)
 
     def _blame(self, slot: int) -> CorruptionError:
-        """The error that says what is damaged, given a slot whose page is."""
+        """The error that names the damaged page in this slot."""
         if self._memory.outlives:
             return self._memory.damage(f"the page in slot {slot}")
         page = self._pages_in(np.array([slot]))
         where = self.reader.place(int(page[0]), self.index.take(page), 0)
-        return CorruptionError(f"{where} contradicts itself; restore the file or build it anew")
+        return CorruptionError(f"{where} contradicts itself; restore the file or rebuild the master")
 
     def is_oversize(self, entries: PageIndex) -> Array:
         """Whether pages are longer than a slot."""
         return entries.blocks.astype(np.int64) * BLOCK_BYTES > self.split.slot_bytes
 
-    def make_room(self, wanted_bytes: int, *, ask_guest: bool = True) -> bool:
-        """Free so many bytes of the budget, evicting pages if need be; False if it cannot be done."""
+    def make_room(self, wanted_bytes: int, *, ask_borrower: bool = True) -> bool:
+        """Free this many bytes of the budget, evicting pages if necessary; False if that is not possible."""
         if self._evict(wanted_bytes):
             self._least_free_bytes = min(self._least_free_bytes, self._budget.free_bytes - wanted_bytes)
             return True
-        if self.guest is None or not ask_guest:
+        if self.borrower is None or not ask_borrower:
             return False
-        self.guest.give_way(wanted_bytes - self._budget.free_bytes)
+        self.borrower.give_way(wanted_bytes - self._budget.free_bytes)
         return self._evict(wanted_bytes)
 
     def _evict(self, wanted_bytes: int) -> bool:
@@ -235,13 +221,13 @@ class Residence:
         self._least_free_bytes -= before_bytes - self._budget.free_bytes
 
     def grow(self, slots: int) -> None:
-        """Let the cache have so many slots more, as far as memory is free."""
+        """Let the cache have this many slots more, as far as memory is free."""
         self.arena.grow(min(slots, self._budget.free_bytes // self.split.slot_cost))
         self._account_pages()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Meanwhile no page moves or goes: somebody works on the slots as they are."""
+        """Within this context, no page is moved or evicted."""
         self._is_frozen = True
         try:
             yield
@@ -249,13 +235,13 @@ class Residence:
             self._is_frozen = False
 
     def has_room_for(self, master: Master) -> bool:
-        """Whether another version would leave rows that have arrived room to wait."""
+        """Whether there is room for the index of another version, and for rows to become pending."""
         spare_slots = max(self.arena.capacity - self.pinned_slots, 0)
         spare_bytes = self._budget.free_bytes + spare_slots * self.split.slot_cost
         return spare_bytes >= self._index_growth(master) + self.split.stream_bytes // 2
 
     def replace(self, master: Master) -> None:
-        """Go on with another version: pages that both have stay in memory."""
+        """Continue with another version: pages that both versions have stay in memory."""
         has_room = self.make_room(self._index_growth(master))
         cached = self.cache.snapshot()
         entries = self.index.take(cached.pages)
@@ -275,7 +261,7 @@ class Residence:
         self.reader.counts = counts
 
     def close(self, *, is_sound: bool) -> None:
-        """Give memory and files back; where memory outlives, leave the pages if all is as it should be."""
+        """Free memory and files; in memory that outlives its users, leave the pages if nothing went wrong."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -296,7 +282,7 @@ class Residence:
         self.cache.check_invariants()
 
     def _load(self, master: Master) -> None:
-        self.master = master.at(master.version)  # a pin of its own, whatever the caller does with his
+        self.master = master.at(master.version)  # a pin of our own, whatever the caller does with theirs
         self.index: PageIndex | CheckedIndex
         self.filter: KeyFilter | CheckedFilter | None
         if self._shared_index:
@@ -310,7 +296,7 @@ class Residence:
         self.cache = PageCache(self.arena, self.columns, 0, self._decay)
 
     def _open_pages(self) -> None:
-        """Go on with pages that were left here, or begin with none."""
+        """Continue with pages that were left here, or start with none."""
         self._find_columns()
         left = self._memory.recall(self._key)
         if left is None or not self._can_resume(left):
@@ -318,7 +304,7 @@ class Residence:
         self._open_reader()
 
     def _can_resume(self, left: dict[str, Any]) -> bool:
-        """Go on with the pages that the last user left, if that can be done and they are as he left them."""
+        """Continue with the pages that the last user left; False if they do not fit or were changed."""
         try:
             return self._resume(left)
         except CorruptionError:
@@ -336,10 +322,10 @@ class Residence:
 
     def _settle(self) -> None:
         """Split the budget for this version and make an empty arena."""
-        if self.guest is not None:
-            self.guest.give_way(self._budget.total_bytes)
-        if self._budget.account(GUEST):
-            self._budget.set(GUEST, 0)
+        if self.borrower is not None:
+            self.borrower.give_way(self._budget.total_bytes)
+        if self._budget.account(LENT_ACCOUNT):
+            self._budget.set(LENT_ACCOUNT, 0)
         self.split = self._best_split()
         self._budget.set("index", 0)
         self._budget.set("pages", 0)
@@ -351,21 +337,21 @@ class Residence:
         self._account_pages()
 
     def _best_split(self) -> MemorySplit:
-        return split_memory(self._budget.total_bytes, self._all_demand(), self._landing)
+        return MemorySplit.of(self._budget.total_bytes, self._all_demand(), self._landing)
 
     def _all_demand(self) -> Demand:
-        demand = _demand(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
+        demand = Demand.of(self.index, self._index_bytes, self.master.page_bytes, self._wanted, self._memory)
         return replace(demand, cost=self._device.cost([file.path for file in self.master.files]))
 
     def enough_for(self, stream_bytes: int) -> int:
-        """A budget of which waiting rows can have so many bytes."""
+        """A budget in which rows can have this many bytes."""
         demand, total_bytes = self._all_demand(), self._budget.total_bytes
-        while split_memory(total_bytes, demand, self._landing).stream_bytes < stream_bytes:
+        while MemorySplit.of(total_bytes, demand, self._landing).stream_bytes < stream_bytes:
             total_bytes += max(total_bytes // 8, stream_bytes)
         return total_bytes
 
     def _split_suits(self) -> bool:
-        """Whether the split that was made for another version is nearly the one for this."""
+        """Whether the split made for the previous version is close to the best one for this version."""
         best = self._best_split()
         is_wide = best.wave_pages <= _ALIKE * self.split.wave_pages
         return is_wide and self.split.stream_bytes <= _ALIKE * best.stream_bytes
@@ -384,7 +370,7 @@ class Residence:
         self.columns.blame = self._blame
         self._landed: Array = np.zeros(self.arena.landing + 1, np.int32)
         if self._memory.outlives:
-            self._identities()  # has its room from the start, so that leaving cannot fail for want of it
+            self._identities()  # takes its memory now, so that leaving cannot fail for lack of it
 
     def _open_reader(self) -> None:
         self.reader = PageReader(self.master, self.arena, self.columns, self._device)
@@ -400,7 +386,7 @@ class Residence:
         ) and self.cache.fits(len(self.index))
 
     def _carry_over(self, cached: CachedPages, first: Array, checksum: Array) -> None:
-        """Keep the cached pages that the index has too; they had these first keys and checksums."""
+        """Keep the cached pages, with these first keys and checksums, that this version has too."""
         self._budget.set("index", self._index_bytes)
         pages = find_pages(self.index, first, checksum)
         here = pages != ABSENT
@@ -408,11 +394,11 @@ class Residence:
         self.cache.adopt(CachedPages(pages[here], cached.slots[here], cached.utility[here]))
         self.arena.free(cached.slots[~here])
 
-    # Pages that stay when the operator goes.
+    # Pages that are left for the next operator.
 
     @property
     def _key(self) -> str:
-        """The same for operators that can use each other's pages."""
+        """Identifies operators that can use each other's pages."""
         master = self.master
         facts = (
             master.id,
@@ -432,10 +418,10 @@ class Residence:
         return digest.hexdigest()
 
     def _resume(self, left: dict[str, Any]) -> bool:
-        """Go on with the pages that the last user left; False if that cannot be done with this version."""
+        """Continue with the pages that the last user left; False if they do not fit this version."""
         self.split = MemorySplit(**left["split"])
         if left["guest_bytes"]:
-            self._budget.set(GUEST, left["guest_bytes"])
+            self._budget.set(LENT_ACCOUNT, left["guest_bytes"])
         self._budget.set("work", self.split.work_bytes)
         self._budget.set("index", left["index_bytes"])
         self._make_arena()
@@ -463,7 +449,7 @@ class Residence:
                 "split": asdict(self.split),
                 "index": self.master.index_name,
                 "index_bytes": self._index_bytes,
-                "guest_bytes": self._budget.account(GUEST),
+                "guest_bytes": self._budget.account(LENT_ACCOUNT),
                 "pages": len(self.index),
                 "capacity": self.arena.capacity,
                 "free_slots": self.arena.free_slots,
@@ -480,47 +466,13 @@ class Residence:
 
     @property
     def _index_bytes(self) -> int:
-        return _index_bytes(self.index, self.filter, is_shared=self._shared_index)
+        return index_bytes(self.index, self.filter, is_shared=self._shared_index)
 
     def _index_growth(self, master: Master) -> int:
-        """At most so much more memory will index, filter and counters of another version take."""
+        """The most by which index, filter and counters grow with another version."""
         counters_bytes = master.pages * PageCache.bytes_per_page
         bound = counters_bytes if self._shared_index else master.index_file_bytes + counters_bytes
         return bound - self._budget.account("index")
-
-
-def least_memory(master: Master, *, shared_index: bool = False, pages: type[PageMemory] = PageMemory) -> int:
-    """The least budget that works for an operator that needs all columns of the master."""
-    index, filter_ = master.checked_index, master.checked_filter
-    index_bytes = _index_bytes(index, filter_, is_shared=shared_index)
-    columns = master.stored.laid_out().columns
-    return least_bytes(_demand(index, index_bytes, master.page_bytes, columns, pages))
-
-
-def _demand(
-    index: PageIndex | CheckedIndex,
-    index_bytes: int,
-    page_bytes: int,
-    columns: list[Column],
-    memory: PageMemory | type[PageMemory],
-) -> Demand:
-    notes_bytes = PageColumns.bytes_per_slot(columns) + PageCache.bytes_per_slot + memory.bytes_per_slot
-    return Demand(
-        index_bytes=index_bytes,
-        slot_bytes=index.typical_blocks * BLOCK_BYTES or page_bytes,
-        largest_page_bytes=index.largest_blocks * BLOCK_BYTES,
-        bookkeeping_bytes=notes_bytes,
-        memory_bytes=memory.fixed_bytes,
-        pages=len(index),
-    )
-
-
-def _index_bytes(
-    index: PageIndex | CheckedIndex, filter_: KeyFilter | CheckedFilter | None, *, is_shared: bool
-) -> int:
-    """Index and filter, unless somebody else accounts for them, and the counters of pages."""
-    own_bytes = 0 if is_shared else index.nbytes + (filter_.nbytes if filter_ else 0)
-    return own_bytes + len(index) * PageCache.bytes_per_page
 
 
 def _name_of(landing: LandingRule) -> str:

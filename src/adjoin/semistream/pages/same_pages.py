@@ -1,4 +1,4 @@
-"""What two versions of a master have in common: pages, and keys whose rows are the same."""
+"""What two versions of a master have in common: pages, and keys with the same rows."""
 
 import numpy as np
 
@@ -8,17 +8,17 @@ from adjoin.semistream.pages.cache import ABSENT
 
 
 def find_pages(index: PageIndex | CheckedIndex, first: Array, checksum: Array) -> Array:
-    """Numbers of the pages with these first keys and checksums, ABSENT for those the index does not have.
+    """Numbers of the pages with these first keys and checksums; ABSENT for those the index does not have.
 
-    Several pages can begin with the same key, so the search goes on from page to page while they do. Of
-    pages that are alike in every byte, each is found once.
+    Several pages can begin with the same key, so the search continues from page to page as long as they do.
+    Of pages that are identical in every byte, each is found once.
     """
     found = np.full(len(first), ABSENT, np.int32)
     order = np.argsort(first, kind="stable")
     candidate = np.empty(len(first), np.int64)
     candidate[order] = index.locate(first[order], first[order])[0]
     sought = np.flatnonzero(candidate < len(index))
-    # A page that has the key may begin before it, unlike those behind it.
+    # The first page with the key may begin with a lesser key, the pages behind it do not.
     candidate[sought] += index.take(candidate[sought]).first < first[sought]
     sought = sought[candidate[sought] < len(index)]
     while len(sought):
@@ -37,7 +37,7 @@ def find_pages(index: PageIndex | CheckedIndex, first: Array, checksum: Array) -
 
 
 def is_changed(keys: Array, before: CheckedIndex, after: CheckedIndex) -> Array:
-    """Whether each key lies on a page that only one of the two versions has."""
+    """Whether each key is on a page that only one of the two versions has."""
     changed = np.zeros(len(keys), bool)
     for one, other in ((before, after), (after, before)):
         for part in one.parts():

@@ -22,7 +22,7 @@ from adjoin.master.master import Master
 from adjoin.memory.budget import parse_bytes
 from adjoin.semistream.algorithms import algorithm_named
 from adjoin.semistream.base.spec import JoinSpec, On, make_spec
-from adjoin.semistream.ssij.options import Deadline
+from adjoin.semistream.ssij.deadline import Deadline
 from adjoin.spark.enrich.micro_batch import MicroBatch
 from adjoin.spark.enrich.routing import ROUTES, route_by_range
 from adjoin.spark.enrich.shares import default_partitions, share_of

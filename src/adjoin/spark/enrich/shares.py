@@ -3,7 +3,7 @@
 from adjoin.errors import BudgetError
 from adjoin.master.master import Master
 from adjoin.memory.page_memory import PageFile
-from adjoin.semistream.pages.resident import least_memory
+from adjoin.semistream.pages.split import least_memory
 
 _COMFORTABLE_BYTES = 16 << 20
 """By default no partition gets less than this."""

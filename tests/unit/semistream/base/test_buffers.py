@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from adjoin.arrow.copying import compact
 from adjoin.operators.late_input import arrivals
-from adjoin.semistream.base.buffers import Arrivals, InputBuffer, Rows, StreamBuffer
-from adjoin.semistream.ssij.join_time import JoinTimeEstimate
+from adjoin.semistream.base.buffers import Arrivals, InputBuffer, Rows
+from adjoin.semistream.ssij.buffers import StreamBuffer
+from adjoin.semistream.ssij.deadline import JoinTimeEstimate
 
 ENOUGH = 1 << 30
 
@@ -99,10 +100,10 @@ def test_stream_buffer_joins_its_parts_and_inverts_them(parts):
     assert rows.high is rows.low
     assert rows.batch.column(1).to_pylist() == [f"row {value}" for value in range(number)]
     found: dict[int, list[int]] = {}
-    for some in inverted.portions():
+    for some in inverted.in_page_order():
         some.check_invariants()
         assert inverted.is_wanted(some.pages).all()
-        inverted.was_joined(some.pages)
+        inverted.drop(some.pages)
         for group, page in enumerate(some.pages.tolist()):
             pairs_of_page = some.pairs[some.begin[group] : some.begin[group + 1]]
             found[page] = (pairs_of_page & 0xFFFFFFFF).tolist()
@@ -120,7 +121,7 @@ def test_the_inverted_index_comes_in_portions_of_pages():
     buffer.add(rows, np.concatenate([low << 32 | low, low << 32 | low[::-1]]))
     assert buffer.inverted_bytes == cost < 2000 * buffer.pair_cost
     _, inverted = buffer.take()
-    portions = list(inverted.portions())
+    portions = list(inverted.in_page_order())
     assert len(portions) > 2
     assert np.concatenate([some.pages for some in portions]).tolist() == list(range(1000))
     assert sum(len(some.pairs) for some in portions) == 2000
@@ -194,7 +195,7 @@ def test_many_small_parts_become_few_in_the_stream_buffer_and_keep_their_pairs()
         buffer.add(rows, np.array([value % 10 << 32], np.int64))
     assert len(buffer._parts) < 100
     joined, inverted = buffer.take()
-    (wanted,) = inverted.portions()
+    (wanted,) = inverted.in_page_order()
     wanted.check_invariants()
     every = np.arange(1000)
     assert joined.batch.column(0).to_pylist() == every.tolist()

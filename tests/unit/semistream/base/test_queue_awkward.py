@@ -17,9 +17,8 @@ from adjoin import (
     XHybridJoin,
 )
 from adjoin.semistream.algorithms import ALGORITHM_NAMES, algorithm_named
-from adjoin.semistream.frontstage.cache_sizes import CacheSizes
-from adjoin.semistream.frontstage.rows_by_key import Groups
-from adjoin.semistream.frontstage.tuple_cache import TupleCache
+from adjoin.semistream.frontstage.rows_by_key import RowsByKey
+from adjoin.semistream.frontstage.tuple_cache import CacheSizes, TupleCache
 from tests.unit.semistream.shop import build, products, sales, slow_disk
 
 
@@ -59,7 +58,7 @@ def test_rows_too_wide_for_what_is_left_of_any_slot_do_not_turn_in_circles():
             [pa.array(keys, pa.int64()), pa.array(["x" * width] * len(keys))], schema=schema
         )
         ones, cold = np.ones(len(keys), np.int32), np.zeros(len(keys), np.uint8)
-        cache.put(Groups(np.asarray(keys, np.int64), ones, batch, cold))
+        cache.put(RowsByKey(np.asarray(keys, np.int64), ones, batch, cold))
 
     for first in range(0, 2_000, 5):
         put(range(first, first + 5), 150)
@@ -125,7 +124,7 @@ def test_nested_dictionaries_with_narrow_numbers_are_widened(tmp_path):
     assert sorted(row["d"] for row in found["x"].to_pylist()) == ["a", "b"]
 
 
-def test_pinned_pages_and_offered_rows_leave_room_for_rows_that_wait(tmp_path):
+def test_pinned_pages_and_offered_rows_leave_room_for_pending_rows(tmp_path):
     rows = 20_000
     master = build(products(rows, width=90), tmp_path)
     random = np.random.default_rng(0)

@@ -8,8 +8,7 @@ import pytest
 
 from adjoin import SSIJ, CMeshJoin, FrontStage, HybridJoin, Master, MeshJoin, XHybridJoin
 from adjoin.kernels.search import locate_pages
-from adjoin.semistream.frontstage.cache import FrontCache
-from adjoin.semistream.frontstage.pairs_by_key import TurnCounts, pairs_by_key
+from adjoin.semistream.frontstage.cache import FrontCache, TurnCounts, pairs_by_key
 from adjoin.semistream.pages.cache import PageCache
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales, slow_disk

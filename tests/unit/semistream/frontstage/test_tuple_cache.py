@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adjoin.kernels.key_table import EMPTY
 from adjoin.memory.page_memory import BLOCK_BYTES, PageFile
-from adjoin.semistream.frontstage.cache_sizes import CacheSizes
-from adjoin.semistream.frontstage.rows_by_key import Groups
-from adjoin.semistream.frontstage.tuple_cache import TupleCache
+from adjoin.semistream.frontstage.rows_by_key import RowsByKey
+from adjoin.semistream.frontstage.tuple_cache import CacheSizes, TupleCache
 
 SCHEMA = pa.schema(
     [
@@ -44,7 +43,7 @@ def groups_of(keys):
         pa.array([numbers for _, numbers in values], pa.list_(pa.int32())),
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-    return Groups(np.array(keys, np.int64), np.array(rows, np.int32), batch, np.zeros(len(keys), np.uint8))
+    return RowsByKey(np.array(keys, np.int64), np.array(rows, np.int32), batch, np.zeros(len(keys), np.uint8))
 
 
 def make_cache(ask=lambda _: True, memory=None, most_bytes=MEMORY_BYTES):
@@ -82,7 +81,10 @@ class CacheMachine(RuleBasedStateMachine):
         found = asked[entries != EMPTY]
         there = self.cache.places(entries[entries != EMPTY], found)
         owner, places = there.all()
-        values = [self.cache.columns.take(column, places).to_pylist() for column in self.cache.layout]
+        values = [
+            self.cache.columns.take(column, places).to_pylist()
+            for column in self.cache.layout_of(self.cache.schema.names)
+        ]
         wanted = [(at, key, *row_of(key, n)) for at, key in enumerate(found) for n in range(1 + key % 3)]
         self.cache.vouch(there)
         assert list(zip(owner.tolist(), *values, strict=True)) == wanted

@@ -119,7 +119,7 @@ def in_another_process(master: Master, path: Path, end: str) -> tuple[int, int]:
     return front_hits, front_keys
 
 
-def test_another_process_goes_on_with_the_rows(master, tmp_path):
+def test_another_process_continues_with_the_rows(master, tmp_path):
     hits, cached = in_another_process(master, tmp_path / "pages", "close")
     assert hits == 0 < cached
     _, metrics = join_once(master, tmp_path / "pages", EVERY_KEY)
@@ -218,7 +218,7 @@ def test_rows_that_a_semi_join_left_are_not_enough_for_an_inner_join(tmp_path):
 
 
 @pytest.mark.parametrize(("first", "second"), [(SSIJ, FrontSSIJ), (FrontSSIJ, SSIJ)])
-def test_with_and_without_a_front_stage_are_strangers(master, tmp_path, first, second):
+def test_operators_with_and_without_a_front_stage_do_not_share_pages(master, tmp_path, first, second):
     """Or rows that nobody will ask for again would take their part of the memory."""
     for kind in (first, second):
         with PageFile(tmp_path / "pages", MEMORY) as pages:
@@ -325,7 +325,7 @@ def test_a_closed_operator_does_not_look_at_the_file_any_more(master, tmp_path):
     assert join.metrics()["front_keys"] > 0
 
 
-def test_a_cache_that_gives_way_gives_its_blocks_back(master, tmp_path):
+def test_a_cache_that_gives_memory_back_frees_its_blocks(master, tmp_path):
     with PageFile(tmp_path / "pages", MEMORY) as pages:
         join = FrontSSIJ(master, on="id", memory=MEMORY, pages=pages, shared_index=True)
         list(join.push(sales(EVERY_KEY)))
@@ -348,7 +348,7 @@ def test_a_cache_that_gives_way_gives_its_blocks_back(master, tmp_path):
     assert metrics["front_hits"] == cached > 0
 
 
-def test_rows_that_come_while_cached_ones_are_put_out_do_not_drive_them_away(master):
+def test_rows_offered_while_cached_rows_are_emitted_do_not_evict_them(master):
     """`offer` may ask for memory at any time."""
     memory = FrontSSIJ.least_memory(master) + (200 << 10)
     join = FrontSSIJ(master, on="id", memory=memory)

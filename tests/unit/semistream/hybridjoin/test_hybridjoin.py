@@ -1,18 +1,16 @@
 """What is peculiar to HYBRIDJOIN and X-HYBRIDJOIN: the papers' theorems, and every correction."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from adjoin import HybridJoin, Master, OptionError, XHybridJoin
-from adjoin.semistream.base.matching import Matcher
-from adjoin.semistream.hybridjoin import xhybridjoin
+from adjoin.semistream.base.answers import Matcher
 from adjoin.semistream.hybridjoin.hybridjoin import Loads
-from adjoin.semistream.hybridjoin.xhybridjoin import without_chance
-from adjoin.semistream.pages import read_ahead
+from adjoin.semistream.hybridjoin.xhybridjoin import PinnedLoads, without_chance
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import build, products, results, sales, slow_disk
 from workloads import Zipf
@@ -33,20 +31,20 @@ def skewed(rows: int, exponent: float = 1.0, **options: Any) -> list[pa.RecordBa
 class Watched(Loads):
     """Notes for every load which partition it was, and how many rows were answered before."""
 
-    def relieve(self) -> Iterator[pa.RecordBatch]:
+    def join_phase(self) -> Iterator[pa.RecordBatch]:
         self.log = getattr(self, "log", [])
         partition = self._page_of_oldest() // self._pages.split.wave_pages
-        self.log.append((partition, self.counts.rows_in - self.queue.rows, self.queue.rows))
-        yield from super().relieve()
+        self.log.append((partition, self._intake.rows_in - self.queue.rows, self.queue.rows))
+        yield from super().join_phase()
 
 
 def log_of(join: Any) -> list[tuple[int, int, int]]:
-    return list(join._stage.log)
+    return list(join._algorithm.log)
 
 
 def test_a_memory_full_of_rows_is_answered_between_two_loads_of_a_page(master, monkeypatch):
     """Theorem 1: not more reads than MESHJOIN."""
-    monkeypatch.setattr("adjoin.semistream.hybridjoin.hybridjoin.Loads", Watched)
+    monkeypatch.setattr(HybridJoin, "algorithm", Watched)
     with HybridJoin(master, on="id", memory="1MB", disk_pages=16, **slow_disk()) as join:
         for batch in skewed(60_000):
             list(join.push(batch))
@@ -126,15 +124,16 @@ class KeepsUnmatched(Loads):
         self.queue.leave = leave_if_matched  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize(("stage", "ends"), [(Loads, True), (KeepsUnmatched, False)])
-def test_a_row_without_a_match_leaves(stage, ends, master, monkeypatch):
-    monkeypatch.setattr("adjoin.semistream.hybridjoin.hybridjoin.Loads", stage)
+@pytest.mark.parametrize(("algorithm", "ends"), [(Loads, True), (KeepsUnmatched, False)])
+def test_a_row_without_a_match_leaves(algorithm, ends, master, monkeypatch):
+    monkeypatch.setattr(HybridJoin, "algorithm", algorithm)
     with HybridJoin(master, on="id", memory="1MB", disk_pages=4, **slow_disk()) as join:
         list(join.push(sales([1, 2, 3])))
+        loads: Any = join._algorithm
         for _ in range(5):
-            if join._stage._needs:
-                list(join._stage.relieve())
-        assert (join._stage.rows_waiting == 0) == ends
+            if loads._needs:
+                list(loads.join_phase())
+        assert (loads.rows_pending == 0) == ends
         join._ended = True
 
 
@@ -149,9 +148,9 @@ class LeavesAtFirstMatch(Loads):
             self.queue.rows -= len(gone)
 
 
-@pytest.mark.parametrize(("stage", "exact"), [(Loads, True), (LeavesAtFirstMatch, False)])
-def test_rows_with_matches_on_several_pages_wait_for_all_of_them(stage, exact, tmp_path, monkeypatch):
-    monkeypatch.setattr("adjoin.semistream.hybridjoin.hybridjoin.Loads", stage)
+@pytest.mark.parametrize(("algorithm", "exact"), [(Loads, True), (LeavesAtFirstMatch, False)])
+def test_rows_with_matches_on_several_pages_wait_for_all_of_them(algorithm, exact, tmp_path, monkeypatch):
+    monkeypatch.setattr(HybridJoin, "algorithm", algorithm)
     table = products(40, copies=200)
     stream = [sales([4, 20, 40, 41])]
     join = HybridJoin(build(table, tmp_path), on="id", memory="1MB", disk_pages=1, **slow_disk())
@@ -166,7 +165,7 @@ def test_rows_with_matches_on_several_pages_wait_for_all_of_them(stage, exact, t
 
 def test_rows_that_left_give_their_memory_back(master, monkeypatch):
     """Whenever pages are read, nearly all of the queue is rows that wait."""
-    monkeypatch.setattr("adjoin.semistream.hybridjoin.hybridjoin.Loads", Watched)
+    monkeypatch.setattr(HybridJoin, "algorithm", Watched)
     with HybridJoin(master, on="id", memory="1MB", disk_pages=8, **slow_disk()) as join:
         for batch in skewed(40_000):
             list(join.push(batch))
@@ -179,7 +178,7 @@ def test_hot_pages_are_found_in_a_master_that_is_not_sorted_by_frequency(master)
     with XHybridJoin(master, on="id", memory="1MB", pinned_pages=12, **slow_disk()) as join:
         for batch in skewed(120_000, placement="random"):
             list(join.push(batch))
-        cached = join._pages.cache.pages()
+        cached = join.parts.pages.cache.pages()
         keys = Zipf(ROWS, 1.0, seed=3, placement="random").key_of(np.arange(ROWS)) * 2
         share = np.arange(1, ROWS + 1) ** -1.0
         wanted = np.bincount(np.searchsorted(master.index.first, keys, "right") - 1, share, master.pages)
@@ -191,7 +190,7 @@ def test_rows_that_pinned_pages_answer_do_not_wait(master):
     with XHybridJoin(master, on="id", memory="1MB", pinned_pages=8, **slow_disk()) as join:
         for batch in skewed(60_000):
             list(join.push(batch))
-        page = int(join._pages.cache.pages()[0])
+        page = int(join.parts.pages.cache.pages()[0])
         waiting, read = join.metrics()["rows_waiting"], join.metrics()["pages_read"]
         rows = sum(out.num_rows for out in join.push(sales([int(master.index.first[page])] * 50)))
         assert rows == 50
@@ -220,22 +219,35 @@ def test_pinned_pages_follow_the_stream(master):
             for begin in range(0, len(keys), 500):
                 list(join.push(sales(keys[begin : begin + 500])))
             hot = np.searchsorted(master.index.first, [shift], "right") - 1
-            assert join._pages.cache.slot_of(hot)[0] >= 0
+            assert join.parts.pages.cache.slot_of(hot)[0] >= 0
+
+
+class NotesHeads(PinnedLoads):
+    """Notes which pages are read as the first of the master."""
+
+    heads: ClassVar[list[Any]] = []
+    _is_head = False
+
+    def _read_head(self) -> Iterator[pa.RecordBatch]:
+        self._is_head = True
+        yield from super()._read_head()
+        self._is_head = False
+
+    def _load(self, unread: Any, max_scan: int) -> Iterator[pa.RecordBatch]:
+        if self._is_head:
+            self.heads.append(unread)
+        return super()._load(unread, max_scan)
 
 
 def test_the_first_pages_of_a_sorted_master_are_read_in_one_go(master, monkeypatch):
-    heads, read_in_waves = [], read_ahead.read_in_waves
-
-    def noted(pages, wanted, room):
-        heads.append(wanted)
-        return read_in_waves(pages, wanted, room)
-
-    monkeypatch.setattr(xhybridjoin, "read_in_waves", noted)
+    heads: list[Any] = []
+    monkeypatch.setattr(NotesHeads, "heads", heads)
+    monkeypatch.setattr(XHybridJoin, "algorithm", NotesHeads)
     with XHybridJoin(master, on="id", memory="2MB", **slow_disk()) as join:
         for batch in skewed(60_000):
             list(join.push(batch))
-        pinned = join._pages.pinned_slots
-        cached = np.sort(join._pages.cache.pages())
+        pinned = join.parts.pages.pinned_slots
+        cached = np.sort(join.parts.pages.cache.pages())
         assert pinned > 8
         assert len(np.intersect1d(cached, np.arange(pinned))) > 0.8 * pinned
     assert sum(map(len, heads)) > 0
@@ -245,8 +257,8 @@ def test_the_first_pages_of_a_sorted_master_are_read_in_one_go(master, monkeypat
 def test_memory_for_more_pages_than_the_master_has(master):
     """Memory comes in grains, so that there can be room for a little more than the whole master."""
     with XHybridJoin(master, on="id", memory="64MB", pinned_pages=master.pages, **slow_disk()) as join:
-        assert join._pages.pinned_slots > master.pages
-        join._stage._wants_head = True
+        assert join.parts.pages.pinned_slots > master.pages
+        join._algorithm._wants_head = True
         rows = sum(out.num_rows for out in join.run(skewed(40_000)))
         assert join.metrics()["pages_cached"] == master.pages
     assert rows == 40_000
@@ -256,7 +268,7 @@ def test_without_skew_hardly_anything_is_pinned(master):
     with XHybridJoin(master, on="id", memory="2MB", **slow_disk()) as join:
         for batch in skewed(100_000, exponent=0.0):
             list(join.push(batch))
-        assert join._pages.pinned_slots <= 8
+        assert join.parts.pages.pinned_slots <= 8
 
 
 def test_differences_that_chance_explains_are_none():

@@ -26,7 +26,7 @@ def uniform(rows: int, seed: int = 1) -> list[pa.RecordBatch]:
 
 
 def portions_of(join: Any) -> int:
-    return int(join._stage._portions)
+    return int(join._algorithm._portions_per_round)
 
 
 @pytest.mark.parametrize("kind", [MeshJoin, RMeshJoin])
@@ -44,14 +44,14 @@ def test_every_row_sees_every_page_once(master):
     """A round later it is gone."""
     with MeshJoin(master, on="id", memory="1MB", disk_pages=16, **slow_disk()) as join:
         list(join.push(sales([2, 4])))
-        list(join._stage.relieve())
+        list(join._algorithm.join_phase())
         list(join.push(sales([6])))
         for _ in range(portions_of(join) - 1):
-            assert join._stage.rows_waiting == 3
-            list(join._stage.relieve())
-        assert join._stage.rows_waiting == 1
-        list(join._stage.relieve())
-        assert join._stage.rows_waiting == 0
+            assert join._algorithm.rows_pending == 3
+            list(join._algorithm.join_phase())
+        assert join._algorithm.rows_pending == 1
+        list(join._algorithm.join_phase())
+        assert join._algorithm.rows_pending == 0
         assert join.metrics()["pages_read"] == master.pages + 16
 
 
@@ -62,9 +62,9 @@ class ExpiresByNumber(Scan):
         yield from super()._expire(min(self._chunks[-1][1], self.queue.rows))
 
 
-@pytest.mark.parametrize(("stage", "exact"), [(Scan, True), (ExpiresByNumber, False)])
-def test_chunks_of_different_sizes_leave_as_chunks(stage, exact, master, monkeypatch):
-    monkeypatch.setattr("adjoin.semistream.meshjoin.meshjoin.Scan", stage)
+@pytest.mark.parametrize(("algorithm", "exact"), [(Scan, True), (ExpiresByNumber, False)])
+def test_chunks_of_different_sizes_leave_as_chunks(algorithm, exact, master, monkeypatch):
+    monkeypatch.setattr(MeshJoin, "algorithm", algorithm)
     monkeypatch.setattr(Scan, "check_invariants", lambda _: None)
     sizes = [700, 3, 400, 1, 900, 2] * 8
     batches = [sales(np.random.default_rng(i).integers(0, 2 * ROWS, size)) for i, size in enumerate(sizes)]
@@ -72,15 +72,17 @@ def test_chunks_of_different_sizes_leave_as_chunks(stage, exact, master, monkeyp
     wanted = expected(pa.Table.from_batches(batches), products(ROWS, width=100), Predicate("id"), "inner")
     rows = sum(out.num_rows for batch in batches for out in _pushed(join, batch))
     for _ in range(2 * portions_of(join)):
-        rows += sum(out.num_rows for out in (join._stage.relieve() if join._stage.rows_waiting else ()))
+        rows += sum(
+            out.num_rows for out in (join._algorithm.join_phase() if join._algorithm.rows_pending else ())
+        )
     assert (rows == wanted.num_rows) == exact
     join.close()
 
 
 def _pushed(join: Any, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     found = list(join.push(batch))
-    if join._stage.rows_waiting:
-        found += join._stage.relieve()
+    if join._algorithm.rows_pending:
+        found += join._algorithm.join_phase()
     return found
 
 
@@ -97,8 +99,8 @@ def test_rows_enter_evenly_over_the_round(master):
     with MeshJoin(master, on="id", memory="1MB", disk_pages=16, **slow_disk()) as join:
         for batch in uniform(30_000):
             list(join.push(batch))
-        stage: Any = join._stage
-        sizes = [rows for _, rows in list(stage._chunks)[1:-1]]
+        algorithm: Any = join._algorithm
+        sizes = [rows for _, rows in list(algorithm._chunks)[1:-1]]
     assert len(sizes) > 10
     assert max(sizes) <= 1.1 * min(sizes)
 

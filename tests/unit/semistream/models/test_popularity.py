@@ -24,7 +24,7 @@ def test_zipf_weights_are_sums_over_the_rows_of_pages(exponent, rows, rows_per_p
     np.testing.assert_allclose(zipf_weights(rows, rows_per_page, exponent), expected, rtol=1e-9)
 
 
-def test_a_master_that_nobody_would_add_up_row_by_row():
+def test_a_master_too_large_to_add_up_row_by_row():
     weights = zipf_weights(10**12, 10**8, 1.0)
     assert len(weights) == 10**4
     assert weights.sum() == pytest.approx(1)
@@ -36,7 +36,7 @@ def test_partitions_are_aligned_and_leave_pinned_pages_out():
     np.testing.assert_allclose(partitions.share, [3 / 15, 7 / 15, 5 / 15])
 
 
-def test_partitions_that_nobody_wants_are_not_counted():
+def test_partitions_that_no_row_wants_are_not_counted():
     partitions = Popularity([0, 0, 5, 0, 5, 5]).partitions(swappable_pages=2, pinned_pages=1)
     assert len(partitions.share) == 1
     assert float(partitions.pinned_share) == pytest.approx(1 / 3)

@@ -16,7 +16,8 @@ from adjoin.memory.page_columns import Places
 from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.pages.cache import ABSENT
 from adjoin.semistream.pages.read_ahead import read_in_waves
-from adjoin.semistream.pages.resident import Residence, least_memory
+from adjoin.semistream.pages.resident import ResidentPages
+from adjoin.semistream.pages.split import least_memory
 from tests.unit.semistream.shop import DISK, build, products
 
 Page = list[tuple[int, str]]
@@ -44,7 +45,7 @@ class Held:
     def __init__(self, master: Master, room_bytes: int) -> None:
         self.budget = MemoryBudget(least_memory(master) + room_bytes)
         device = SimulatedDisk(SimulatedClock(), DISK)
-        self.resident = Residence(master, ["id", "name"], self.budget, device, 0.5)
+        self.resident = ResidentPages(master, ["id", "name"], self.budget, device, 0.5)
         self.pages = pages_of(master)
 
     def rows_in(self, slot: int) -> Page:

@@ -102,7 +102,7 @@ def in_another_process(master: Master, path: Path, end: str) -> tuple[int, int]:
     return int(rows), int(pages_read)
 
 
-def test_another_process_goes_on_with_the_pages(master, tmp_path):
+def test_another_process_continues_with_the_pages(master, tmp_path):
     assert in_another_process(master, tmp_path / "pages", "close") == (ROWS, master.pages)
     _, metrics = join_once(master, tmp_path / "pages", EVERY_KEY)
     assert metrics["pages_read"] == 0
@@ -310,7 +310,7 @@ def test_a_shared_index_is_mapped_verified_and_counted_once(master, tmp_path, mo
     assert own.metrics()["index_bytes"] - first.metrics()["index_bytes"] == master.index.nbytes
     monkeypatch.setattr(verify, "checksum_of", None)  # nobody hashes anything any more
     second = SSIJ(master, on="id", memory=MEMORY, shared_index=True)
-    assert second._pages.index is first._pages.index is master.checked_index
+    assert second.parts.pages.index is first.parts.pages.index is master.checked_index
     for join in (own, first, second):
         assert results(join, [sales(EVERY_KEY)]).num_rows == ROWS
         join.close()

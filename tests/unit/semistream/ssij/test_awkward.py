@@ -89,7 +89,7 @@ def test_a_result_asked_for_after_close_is_refused(tmp_path):
         list(results_)
 
 
-def test_a_master_that_cannot_follow_is_refused_and_the_operator_goes_on(tmp_path):
+def test_a_master_that_cannot_follow_is_refused_and_the_operator_continues(tmp_path):
     other = Master.build(pa.table({"id": [1], "z": [2]}), key="id", path=tmp_path / "other")
     with SSIJ(build(products(10), tmp_path), on="id", memory="2MB") as join:
         list(join.push(sales([2])))
@@ -131,7 +131,7 @@ def test_a_key_named_twice_is_refused(on, tmp_path):
         SSIJ(build(products(10), tmp_path), on=on, memory="2MB")
 
 
-def test_files_are_closed_with_an_operator_that_nobody_closed(tmp_path):
+def test_files_of_an_operator_that_was_not_closed_are_closed_with_it(tmp_path):
     master = build(products(1000), tmp_path)
     gc.collect()
     open_files = len(os.listdir("/proc/self/fd"))
@@ -180,7 +180,7 @@ class Marked(pa.ExtensionType):  # type: ignore[misc]
         return cls()
 
 
-def test_extension_types_pass_as_keys_and_beside_them(tmp_path):
+def test_extension_types_can_be_keys_and_other_columns(tmp_path):
     marked = pa.ExtensionArray.from_storage(Marked(), pa.array([2, 5, None]))
     with SSIJ(build(products(10), tmp_path), on="id", how="left", memory="2MB") as join:
         table = pa.Table.from_batches(list(join.run([pa.record_batch({"id": marked, "mark": marked})])))
@@ -228,7 +228,7 @@ def test_the_keys_of_all_waiting_rows_are_not_decoded_for_each_portion(tmp_path,
     monkeypatch.setattr(KeyCodec, "conform", watched)
     with SSIJ(build(table, tmp_path), on="id", memory="16MB", stream_rows=10**6) as join:
         assert sum(batch.num_rows for batch in join.run([pa.record_batch({"id": keys})])) == 20_000
-        assert most <= join._pages.split.step_rows
+        assert most <= join.parts.pages.split.step_rows
 
 
 @pytest.mark.parametrize("distance", [2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1, 2**70, 1e30])
@@ -266,6 +266,6 @@ def test_more_pairs_than_were_reserved_start_a_join_phase(tmp_path, monkeypatch)
         list(join.refresh(few))
         results = list(join.push(ranges)) + list(join.finish())
     assert sum(batch.num_rows for batch in results) == 1_501
-    monkeypatch.setattr("adjoin.semistream.base.buffers.MOST_STREAM_BYTES", 1 << 16)
+    monkeypatch.setattr("adjoin.semistream.ssij.buffers.MOST_STREAM_BYTES", 1 << 16)
     with SSIJ(few, between=("low", "high"), **{**options, "memory": "8MB"}) as join:
         assert sum(batch.num_rows for batch in join.run([ranges] * 3)) == 4_500

@@ -61,13 +61,13 @@ def test_above_that_rate_misses_are_counted(tmp_path):
 def test_rows_with_the_nearest_deadline_are_served_first(tmp_path):
     master = build(products(2000), tmp_path)
     join = SSIJ(master, on="id", memory="1MB", deadline="by", **slow_disk())
-    rows = join._pages.split.step_rows
+    rows = join.parts.pages.split.step_rows
     due = np.random.default_rng(7).permutation(3 * rows) + 1e6
     batch = pa.record_batch({"id": np.zeros(3 * rows, np.int64), "by": due})
     for piece in (batch.slice(0, rows), batch.slice(rows, rows), batch.slice(2 * rows)):
         join._check_batch(piece)
         assert join.offer(piece)
-    taken = join._input.take(rows, 1 << 30)
+    taken = join._intake._buffer.take(rows, 1 << 30)
     assert taken.due is not None
     assert taken.due.tolist() == sorted(due)[:rows]
 

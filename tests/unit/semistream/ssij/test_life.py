@@ -49,15 +49,15 @@ def test_after_refresh_the_old_version_can_go(tmp_path):
 def test_close_gives_the_memory_of_the_pages_back(tmp_path):
     join = SSIJ(build(tmp_path), on="id", memory="8MB")
     list(join.run([pa.record_batch({"id": np.arange(ROWS)})]))
-    assert join._pages.arena.bytes.any()
+    assert join.parts.pages.arena.bytes.any()
     join.close()
-    assert not join._pages.arena.bytes.any()
+    assert not join.parts.pages.arena.bytes.any()
 
 
 def test_a_row_swept_in_portions_is_no_cache_hit(tmp_path):
     master = build(tmp_path)
     join = SSIJ(master, on="id", memory=SSIJ.least_memory(master), between=("lo", "hi"))
-    join._stage._pages.split.__dict__["work_bytes"] = 8 * 256
+    join.parts.pages.split.__dict__["work_bytes"] = 8 * 256
     batches = list(join.run([pa.record_batch({"lo": [0], "hi": [ROWS]})]))
     assert sum(batch.num_rows for batch in batches) == ROWS
     assert join.metrics()["cache_hits"] == 0
@@ -73,7 +73,7 @@ def test_pages_scattered_over_many_files_are_read_a_few_files_at_a_time(tmp_path
     join = SSIJ(master, on="id", memory="4MB")
     list(join.push(pa.record_batch({"id": np.arange(ROWS)})))
     seen = pa.Table.from_batches(list(join.idle(0)))
-    assert len(join._pages.reader._open.descriptors) <= 12 + 2 * 10
+    assert len(join.parts.pages.reader._open.descriptors) <= 12 + 2 * 10
     names = dict(zip(seen["id"].to_pylist(), seen["name"].to_pylist(), strict=True))
     assert all(names[number * 47] == f"changed {number}" for number in range(60))
     assert len(names) == ROWS

@@ -1,36 +1,34 @@
 """What is peculiar to SSIJ: every correction of the paper, the split of memory, updates."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from adjoin import SSIJ
-from adjoin.semistream.ssij.phases import Phases
+from adjoin.semistream.base.lookup import Lookup, Missing, Needs
 from tests.oracle import Predicate, assert_same_rows, expected
 from tests.unit.semistream.shop import DISK, build, products, results, sales, slow_disk
 
 
-class JoinsWhatIsCachedLater(Phases):
+class AsksAgain(Lookup):
     """The letter of Algorithm 1: whether a page is cached is asked again after pages were evicted."""
 
-    def _look_up(self, rows: Any, row: Any, page: Any, open_: Any) -> Iterator[pa.RecordBatch]:
-        slot = self._pages.cache.slot_of(page)
+    def join_cached(self, needs: Needs) -> Generator[pa.RecordBatch, None, Missing | None]:
+        slot = self._pages.cache.slot_of(needs.page)
         cached = slot >= 0
-        yield from self._matcher.join(rows, row[cached], slot[cached])
+        yield from self._answerer.matcher.join(self.rows, needs.row[cached], slot[cached])
         self._pages.cache.drop_least_useful(1)
-        missing = np.flatnonzero(self._pages.cache.slot_of(page) < 0)
-        if len(missing):
-            yield from self._wait(rows, row, page, missing, open_)
+        missing = np.flatnonzero(self._pages.cache.slot_of(needs.page) < 0)
+        return self._missing(needs, missing) if len(missing) else None
 
 
-@pytest.mark.parametrize(("phases", "exact"), [(Phases, True), (JoinsWhatIsCachedLater, False)])
-def test_a_page_evicted_within_the_online_phase_is_not_joined_twice(phases, exact, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("lookup", "exact"), [(Lookup, True), (AsksAgain, False)])
+def test_a_page_evicted_within_the_online_phase_is_not_joined_twice(lookup, exact, tmp_path, monkeypatch):
     """The letter of the paper gives duplicates, the snapshot does not."""
     table = products(400, copies=3)
-    monkeypatch.setattr("adjoin.semistream.ssij.operator.Phases", phases)
+    monkeypatch.setattr("adjoin.semistream.ssij.phases.Lookup", lookup)
     join = SSIJ(build(table, tmp_path), on="id", memory="1MB", stream_rows=1)
     random = np.random.default_rng(1)
     batches = [sales(random.integers(0, 800, 200)) for _ in range(6)]
@@ -117,12 +115,12 @@ def test_with_the_filter_a_key_inside_a_page_that_does_not_exist_costs_no_read(t
     assert join.metrics()["pages_read"] <= 10
 
 
-def test_when_a_waiting_row_is_due_rows_not_looked_at_yet_are_served_with_it(tmp_path):
+def test_when_a_pending_row_is_due_rows_in_the_input_buffer_are_served_with_it(tmp_path):
     """The online phase runs first, then the join phase for both."""
     join = SSIJ(
         build(products(2000), tmp_path), on="id", memory="8MB", deadline=1.0, input_rows=2, **slow_disk()
     )
-    clock = join._clock
+    clock = join.parts.clock
     assert list(join.push(sales([10, 500]))) == []
     clock.sleep(0.6)
     assert list(join.push(sales([1000]))) == []
@@ -224,7 +222,7 @@ def test_a_row_that_matches_more_pages_than_fit_is_swept_in_portions(tmp_path):
     for how in ("inner", "left", "semi", "anti"):
         memory = SSIJ.least_memory(master)
         join = SSIJ(master, on="id", how=how, memory=memory, between=("lo", "hi"))
-        assert join._stage._limit_needs < master.pages
+        assert join._phases._most_pairs < master.pages
         batches = list(join.run([stream]))
         actual = pa.Table.from_batches(batches, schema=join.schema_of(stream.schema))
         predicate = Predicate("id", between=("lo", "hi"))
