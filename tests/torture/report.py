@@ -49,9 +49,7 @@ def write(outcomes: Sequence[Outcome], seed: int, minutes: float) -> None:
         if is_new:
             writer.writerow(COLUMNS)
         for outcome in outcomes:
-            counts = outcome.counts or {
-                "cases that ended": 0
-            }  # show a kind whose cases all failed
+            counts = outcome.counts or {"cases that ended": 0}  # show a kind whose cases all failed
             for what, count in sorted(counts.items()):
                 writer.writerow([*run, outcome.kind, outcome.cases, len(outcome.violations), what, count])
     if DOCUMENT.exists():
