@@ -27,7 +27,7 @@ FIGURE = Figure(
     paper=PAPER,
     title="Service rate over the size of the master, memory 50 MB",
     claim=(
-        "X-HYBRIDJOIN is the best; HYBRIDJOIN reaches 70 % of it at 0.5 million rows and 50 % at 8 million. "
+        "X-HYBRIDJOIN is the best; HYBRIDJOIN reaches 70 % of it at 0.5 million rows and 50 % at 8 million."
     ),
     sweep=MASTER_SWEEP,
     contenders=JOINS,

@@ -21,6 +21,6 @@ def quiet_listeners_at_exit() -> None:
 
 def _quiet_listeners() -> None:
     with suppress(Exception):  # there may be no Java, or it has ended already
-        java: Any = SparkContext._jvm
+        java: Any = SparkContext._jvm  # noqa: SLF001 (no public name)
         configurator = java.org.apache.logging.log4j.core.config.Configurator
         configurator.setLevel(_LISTENER_BUS, java.org.apache.logging.log4j.Level.OFF)

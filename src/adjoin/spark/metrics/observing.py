@@ -74,7 +74,7 @@ class BatchObservations:
 
 
 def _is_filled_in(observation: Any) -> bool:
-    return bool(observation._jo.future().isCompleted())
+    return bool(observation._jo.future().isCompleted())  # noqa: SLF001 (`get` would wait forever)
 
 
 batch_observations = BatchObservations()

@@ -53,7 +53,7 @@ def clean_up_after(df: DataFrame, master_path: str, records: str | None) -> None
     session = df.sparkSession
     if not df.isStreaming and MicroBatch.around(df):
         # getOrCreate() would apply settings to it and ask Connect first.
-        session = SparkSession._instantiatedSession or session
+        session = SparkSession._instantiatedSession or session  # noqa: SLF001 (no public name)
     _listener(session).masters.add((master_path, records))
 
 
