@@ -1,7 +1,10 @@
 """Rules of the source tree that no linter checks."""
 
 import ast
+import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 MOST_FILE_LINES = 700
@@ -35,3 +38,12 @@ def test_no_function_is_too_long():
 
 def test_no_file_or_folder_has_a_meaningless_name():
     assert [path for path in FILES if {path.stem, path.parent.name} & FORBIDDEN_NAMES] == []
+
+
+@pytest.mark.parametrize(("heading", "most_files"), [("### SSIJ", 20), ("## A row's way through DINER", 22)])
+def test_an_algorithm_can_be_followed_through_few_files(heading, most_files):
+    page = (ROOT / "docs" / "how_it_works.md").read_text()
+    walk = re.split(r"^##", page.split(f"\n{heading}\n")[1], flags=re.MULTILINE)[0]
+    files = re.findall(r"^\| \d+ \| \[`[^`]+`\]\(\.\./([^)]+)\)", walk, re.MULTILINE)
+    assert most_files // 2 < len(files) == len(set(files)) <= most_files
+    assert [file for file in files if not (ROOT / file).exists()] == []
