@@ -18,7 +18,7 @@ from adjoin import (
 )
 from adjoin.master.device import Cost
 from adjoin.operators.clock import SimulatedClock
-from adjoin.streamjoin.base.spilling import SpillingJoin
+from adjoin.streamjoin.base.phases import SpillingJoin
 
 LEFT = pa.schema([("k", pa.int64()), ("l", pa.int64()), ("text", pa.string())])
 RIGHT = pa.schema([("k", pa.int64()), ("r", pa.int64()), ("more", pa.string())])
@@ -112,5 +112,5 @@ def small(name: str, *, is_tight: bool = True, **options: Any) -> SpillingJoin:
 
 def tight(join: Any) -> Any:
     """The join with as much memory for tuples as after its first reactive phase, so that few rows fill it."""
-    assert not join._kept.makes_room_for_reading()
+    assert not join._makes_room_for_reactive_phases()
     return join

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin import StorageError
-from adjoin.streamjoin.base.spilling import SpillingJoin
+from adjoin.streamjoin.base.phases import SpillingJoin
 
 
 class Refusals:

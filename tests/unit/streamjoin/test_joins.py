@@ -274,7 +274,7 @@ def test_a_damaged_block_is_found(name):
         for side, rows in (("left", left), ("right", right)):
             for batch in join.push(side, rows.draw(4_000)):
                 del batch
-        os.pwrite(join._files[0]._file.fileno(), b"\x55" * 64, 700)
+        os.pwrite(join._storage.files[0]._file.fileno(), b"\x55" * 64, 700)
         with pytest.raises(CorruptionError, match="damaged"):
             list(join.finish())
 

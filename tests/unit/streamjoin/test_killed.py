@@ -6,12 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from adjoin.streamjoin.base.spilling import SpillingJoin
+from adjoin.streamjoin.base.phases import SpillingJoin
 from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of, small
 from tests.unit.streamjoin.manyway.relations import Tree
 
@@ -60,7 +59,6 @@ def streams(name: str) -> TwoStreams | FourStreams:
 
 CHILD = """
 import os, sys, time
-from pathlib import Path
 import pyarrow as pa
 from tests.unit.streamjoin.test_killed import STEPS, streams
 
@@ -117,7 +115,7 @@ def test_killed_at_any_time_nothing_is_lost_or_repeated(name, tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         ) as child:
             assert child.stdout is not None
             assert child.stderr is not None

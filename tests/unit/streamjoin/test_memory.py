@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import BudgetError
-from adjoin.streamjoin.disk.block_directory import CHUNK_ENTRIES
+from adjoin.streamjoin.disk.spill_file import CHUNK_ENTRIES
 from tests.unit.streamjoin.inputs import each
 from tests.unit.streamjoin.memorygrid import (
     CONDITIONS,
@@ -108,7 +108,7 @@ def test_far_more_blocks_than_the_directory_holds_in_memory(name):
     case = replace(case, has_pauses=name != "miner")
     metrics = check(case)
     with case.join() as join:
-        assert metrics["blocks_flushed"] > 2 * join._sizes.directory_chunks * CHUNK_ENTRIES
+        assert metrics["blocks_flushed"] > 2 * join._storage.sizes.directory_chunks * CHUNK_ENTRIES
 
 
 def grid() -> list[Case]:

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adjoin.streamjoin.memory.three_regions import LOWER, MIDDLE, UPPER, Regions, ThreeRegions
+from adjoin.streamjoin.base.three_regions import LOWER, MIDDLE, UPPER, RegionStatistics, ThreeRegions
 from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of, small
 
 
-def regions(joins: list[int], tuples: list[int]) -> Regions:
-    return Regions(10, 20, np.array(joins), np.array(tuples))
+def regions(joins: list[int], tuples: list[int]) -> RegionStatistics:
+    return RegionStatistics(10, 20, np.array(joins), np.array(tuples))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_no_two_moments_are_the_same():
                 for batch in join.push(side, rows.draw(400)):
                     del batch
         moments: list[int] = []
-        for tuples, blocks in zip(join._inputs, join._blocks, strict=True):
+        for tuples, blocks in zip(join._storage.inputs, join._storage.blocks, strict=True):
             place, _, _ = tuples.index.places(tuples.index.all())
             moments += tuples.arrived_at(place).tolist()
             for number in range(len(blocks)):

@@ -10,12 +10,13 @@ from adjoin.arrow.row_sizes import message_overhead
 from adjoin.errors import BudgetError
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.row_slots import RowSlots
-from adjoin.streamjoin.disk.block_directory import CHUNK_BYTES
-from adjoin.streamjoin.disk.pair_join import OUTER_BYTES
+from adjoin.streamjoin.disk.spill_file import CHUNK_BYTES
 from adjoin.streamjoin.memory.ordered_index import INTERVAL_BYTES, POINT_BYTES
 from adjoin.streamjoin.memory.row_store import HOLE_BYTES
-from adjoin.streamjoin.memory.tuples import stored_schema
+from adjoin.streamjoin.memory.tuples import tuple_schema
 
+OUTER_BYTES = 84
+"""Of a tuple of an outer block besides its slot: interval, place, block, moments; twice while sorted."""
 LEAST_SLOTS = 4
 """Of each input, for its tuples."""
 _PAGE_BYTES = 4096
@@ -41,7 +42,7 @@ STAMP_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReactiveMemory:
     """What a join keeps in memory of the blocks that it joins in a reactive phase.
 
     Attributes:
@@ -62,7 +63,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class ReadingMany(Reading):
+class ManyReactiveMemory(ReactiveMemory):
     """The same of a join of many inputs: as many outer blocks as there is room for, and one of each other.
 
     Attributes:
@@ -143,7 +144,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Division:
+class MemoryPlan:
     """How a join divides its memory, whatever that is.
 
     Where the caller did not choose, blocks are a small part of the memory, and smaller where that would be
@@ -152,14 +153,14 @@ class Division:
     Attributes:
         plain: The schemas of the inputs.
         are_points: For each join attribute of each input, whether a tuple has one key there or an interval.
-        reading: What is in memory in a reactive phase.
+        reactive: What is in memory in a reactive phase.
         outer: Most outer blocks and fewest; None: a share of the memory.
         block_bytes: A block, if the caller chose.
     """
 
     plain: Sequence[pa.Schema]
     are_points: Sequence[Sequence[bool]]
-    reading: Reading
+    reactive: ReactiveMemory
     outer: tuple[int, int] | None
     block_bytes: int | None
 
@@ -219,14 +220,14 @@ class Division:
     def _needed(self, total_bytes: int, slot_bytes: int, max_outer: int) -> float:
         """What all parts take, and a block of rows; it grows more slowly than the memory."""
         inputs, block_rows = len(self.plain), self._block_rows(slot_bytes)
-        notes = total_bytes / slot_bytes * self._slot_notes_bytes + self.reading.notes_bytes(max_outer)
+        notes = total_bytes / slot_bytes * self._slot_notes_bytes + self.reactive.notes_bytes(max_outer)
         work = _work_bytes(total_bytes, slot_bytes)
         task = max(_LEAST_TASK_BYTES, total_bytes * _TASK_SHARE)
         directories = _DIRECTORY_COPIES * max(
             inputs * _LEAST_CHUNKS * CHUNK_BYTES, total_bytes * _DIRECTORY_SHARE
         )
         tuples = inputs * LEAST_SLOTS * slot_bytes + block_rows * self._index_bytes
-        reading = self.reading.bytes(max_outer, slot_bytes, block_rows)
+        reading = self.reactive.bytes(max_outer, slot_bytes, block_rows)
         return notes + work + task + directories + tuples + reading + total_bytes * INPUT_SHARE
 
     def _divided(self, total_bytes: int, slot_bytes: int, max_outer: int) -> Sizes:
@@ -237,9 +238,9 @@ class Division:
             total_bytes=total_bytes,
             slot_bytes=slot_bytes,
             slots=slots,
-            notes_bytes=slots * self._slot_notes_bytes + self.reading.notes_bytes(max_outer),
+            notes_bytes=slots * self._slot_notes_bytes + self.reactive.notes_bytes(max_outer),
             work_bytes=int(_work_bytes(total_bytes, slot_bytes)),
-            reading_bytes=self.reading.bytes(max_outer, slot_bytes, block_rows),
+            reading_bytes=self.reactive.bytes(max_outer, slot_bytes, block_rows),
             task_bytes=max(_LEAST_TASK_BYTES, int(total_bytes * _TASK_SHARE)),
             directory_chunks=max(_LEAST_CHUNKS, chunks),
             max_outer=max_outer,
@@ -253,11 +254,11 @@ class Division:
     def _not_for_rows(self, side: int) -> int:
         """What of a slot is not for rows: its metadata, the keys of a row, and what it grows by."""
         key_bytes = 8 if self.are_points[side][0] else 16
-        return message_overhead(stored_schema(self.plain[side])) + key_bytes + _RECALLED_BYTES
+        return message_overhead(tuple_schema(self.plain[side])) + key_bytes + _RECALLED_BYTES
 
     @cached_property
     def _slot_notes_bytes(self) -> int:
-        return sum(slot_notes_bytes(stored_schema(schema)) for schema in self.plain)
+        return sum(slot_notes_bytes(tuple_schema(schema)) for schema in self.plain)
 
     @cached_property
     def _index_bytes(self) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
-from adjoin.streamjoin.memory.tuples import Keys, Tuples
+from adjoin.streamjoin.base.parts import FlushPolicy, Leaving, Shortage
+from adjoin.streamjoin.memory.tuples import KeyIntervals, MemoryTuples
 
 _KEY_BITS = 64
 _SLOTS_OF_A_PARTITION = 8
@@ -63,15 +63,15 @@ class PartitionPolicy(FlushPolicy):
         counts: Array = np.bincount(self.partitions.of(keys), minlength=self.partitions.count)
         return counts
 
-    def added(self, side: int, keys: Keys) -> None:
+    def added(self, side: int, keys: KeyIntervals) -> None:
         """Count them."""
         self.tuples[side] += self.count(keys[0][0])
 
-    def flushed(self, side: int, low: Sequence[Array], tuples: Tuples) -> None:  # noqa: ARG002
+    def flushed(self, side: int, low: Sequence[Array], tuples: MemoryTuples) -> None:  # noqa: ARG002
         """Count them no more."""
         self.tuples[side] -= self.count(low[0])
 
-    def check_invariants(self, inputs: Sequence[Tuples]) -> None:
+    def check_invariants(self, inputs: Sequence[MemoryTuples]) -> None:
         """Raise AssertionError if partitions do not count what is in them."""
         for counted, tuples in zip(self.tuples, inputs, strict=True):
             _, low, _ = tuples.index.places(tuples.index.all())

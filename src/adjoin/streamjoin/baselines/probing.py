@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.base.condition import LEFT, RIGHT
-from adjoin.streamjoin.base.results import sizes_of
-from adjoin.streamjoin.base.stamps import Stamps
+from adjoin.streamjoin.base.parts import ReactiveWork
+from adjoin.streamjoin.base.result_builder import sizes_of
+from adjoin.streamjoin.base.spec import LEFT, RIGHT
 from adjoin.streamjoin.baselines.partitions import PartitionPolicy
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.disk.pair_join import DiskJoin
 from adjoin.streamjoin.memory.row_store import places_of
+from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 _COUNTERS = 10
 """Of a partition on each side: those on disk, those in memory, and what is derived from them."""
@@ -30,21 +29,19 @@ class _Task:
     next_block: int = 0
 
 
-class Probing(Reactive):
+class Probing(ReactiveWork):
     """A unit of work is a partition of one input on disk, joined with the other's in memory.
 
     The moment is noted: tuples that were on disk then have met those that were in memory then.
 
     Args:
-        disk: Reads blocks.
-        stamps: Gives moments.
+        pairs: Reads and joins blocks.
         policy: Knows the partitions and how many tuples are in memory.
         notes_bytes: For counters and moments; when it is full, all else waits for the end.
     """
 
-    def __init__(self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy, notes_bytes: int) -> None:
-        self._disk = disk
-        self._stamps = stamps
+    def __init__(self, pairs: PairJoin, policy: PartitionPolicy, notes_bytes: int) -> None:
+        self._pairs = pairs
         self._policy = policy
         self._partitions = policy.partitions
         self._task: _Task | None = None
@@ -76,7 +73,7 @@ class Probing(Reactive):
 
     def flushed(self, side: int, blocks: range) -> None:
         """Blocks were written, each of one partition."""
-        written = self._disk.blocks[side]
+        written = self._pairs.blocks[side]
         low = np.array([written.reach_of(block)[0] for block in blocks], np.int64)
         partition = self._partitions.of(low)
         np.add.at(self.on_disk[side], partition, [written.rows_of(block) for block in blocks])
@@ -101,7 +98,7 @@ class Probing(Reactive):
 
     def recount(self) -> None:
         """Blocks have been merged: count them again."""
-        for side, blocks in enumerate(self._disk.blocks):
+        for side, blocks in enumerate(self._pairs.blocks):
             self.blocks[side] = sum(self._policy.count(low) for low in blocks.lows())
 
     def has_more(self) -> bool:
@@ -118,14 +115,14 @@ class Probing(Reactive):
 
     def probe(self, side: int, partition: int) -> Iterator[pa.RecordBatch]:
         """Join a side's partition on disk with the other's in memory."""
-        self._task = _Task(side, partition, self._stamps.next())
+        self._task = _Task(side, partition, self._pairs.storage.moments.next())
         yield from self._go_on()
 
     def _go_on(self) -> Iterator[pa.RecordBatch]:
         task = self._task
         assert task is not None
         bounds = self._partitions.bounds(task.partition)
-        for number in self._disk.blocks[task.side].reaching(*bounds, task.next_block):
+        for number in self._pairs.blocks[task.side].reaching(*bounds, task.next_block):
             yield from self._join_block(task.side, number)
             task.next_block = number + 1
         moments = self._moments[task.side]
@@ -136,17 +133,17 @@ class Probing(Reactive):
         self._task = None
 
     def _join_block(self, side: int, number: int) -> Iterator[pa.RecordBatch]:
-        block, rows = self._disk.read(side, number)
-        other, sizes = self._disk.inputs[1 - side], sizes_of(rows)
-        for some in other.index.matches(block.low, block.high, self._disk.limit_pairs):
+        block, rows = self._pairs.read(side, number)
+        other, sizes = self._pairs.storage.inputs[1 - side], sizes_of(rows)
+        for some in other.index.matches(block.low, block.high, self._pairs.limit_pairs):
             arrived = other.arrived_at(some.place)
             left = block.left[some.owner]
             is_new = arrived > left
             gone = self._have_met(side, block.low[some.owner], arrived, np.full(len(left), _MOMENT))
             chosen = np.flatnonzero(is_new & ~gone)
             if len(chosen):
-                places = self._disk.results.in_slots(1 - side, places_of(some.place[chosen]))
-                found = self._disk.results.beside(side, rows, sizes, some.owner[chosen], places)
+                places = self._pairs.results.in_slots(1 - side, places_of(some.place[chosen]))
+                found = self._pairs.results.pairs(side, rows, sizes, some.owner[chosen], places)
                 yield from (batch for batch, _ in found)
 
     def met_tuples(
@@ -193,7 +190,7 @@ class Probing(Reactive):
 
     def check_invariants(self) -> None:
         """Raise AssertionError if counters contradict what is on disk."""
-        for side, blocks in enumerate(self._disk.blocks):
+        for side, blocks in enumerate(self._pairs.blocks):
             assert (sum(self._policy.count(low) for low in blocks.lows()) == self.blocks[side]).all()
             assert self.on_disk[side].sum() == blocks.rows
             assert (np.diff(self._moments[side]) > 0).all()

@@ -1,24 +1,36 @@
 """RPJ: tuples leave whose partition is least likely to come from the other input."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.base.stamps import Stamps
-from adjoin.streamjoin.baselines.hashed import MergingJoin
+from adjoin.keys.predicate import Distance
+from adjoin.master.device import Cost
+from adjoin.operators.clock import Clock
+from adjoin.operators.on import On
+from adjoin.streamjoin.base.contract import SpillOptions
+from adjoin.streamjoin.base.parts import Leaving, ReactiveWork, Shortage
+from adjoin.streamjoin.base.phases import SpillingJoin
+from adjoin.streamjoin.base.storage import Storage
+from adjoin.streamjoin.baselines.hashed import (
+    MERGE_MEMORY,
+    checked_fan_in,
+    fan_in_of,
+    hashed_inputs,
+    merge_blocks,
+)
 from adjoin.streamjoin.baselines.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.baselines.probing import Probing
-from adjoin.streamjoin.baselines.run_merging import Merging
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.disk.pair_join import DiskJoin
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
-from adjoin.streamjoin.memory.tuples import Keys
+from adjoin.streamjoin.baselines.run_merging import RunMerging
+from adjoin.streamjoin.memory.tuples import KeyIntervals
+from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
-class RPJ(MergingJoin):
+class RPJ(SpillingJoin):
     """Joins two streams in bounded memory; it keeps what the arrivals of the other input will ask for.
 
     How it works: see `SpillingJoin` for the phases. How likely the next row is to come from each input and
@@ -32,7 +44,11 @@ class RPJ(MergingJoin):
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
         fan_in: Most runs that are merged at a time (F); by default 10, fewer in a small memory.
-        **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
+        max_outer: Refused: the size of a merge is its fan-in.
+        within, between: Refused: this join matches equal keys alone.
+        suffix: Appended to a right column whose name the left has too.
+        columns: Columns of the results; all by default. Their order does not matter.
+        block_bytes, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:
         Tao, Yiu, Papadias, Hadjieleftheriou, Mamoulis: RPJ: Producing Fast Join Results on Streams through
@@ -46,9 +62,38 @@ class RPJ(MergingJoin):
         - What is left at the end is joined as in `DINER`.
     """
 
-    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        policy = LeastLikely(Partitions.of_memory(self._sizes.slots))
-        return policy, BestTask(self._disk_join, self._stamps, policy, self._fan_in, self._sizes.task_bytes)
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        memory: int | str = "64MB",
+        *,
+        fan_in: int | None = None,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_right",
+        columns: Sequence[str] | None = None,
+        block_bytes: int | None = None,
+        max_outer: int | None = None,
+        least_outer: int | None = None,
+        max_new: int = 0,
+        wait_seconds: float = 0.025,
+        spill: str | Path | None = None,
+        clock: Clock | None = None,
+        disk: Cost | None = None,
+    ) -> None:
+        fan_in = checked_fan_in(fan_in, max_outer)
+        name = type(self).__name__
+        spec = hashed_inputs(name, left, right, on, within, between, suffix, columns)
+        most, fewest = merge_blocks(fan_in)
+        fewest = least_outer or fewest
+        options = SpillOptions(memory, block_bytes, most, fewest, max_new, wait_seconds, spill, clock, disk)
+        storage = Storage(spec, options, MERGE_MEMORY)
+        pairs = PairJoin(spec, storage)
+        policy = LeastLikely(Partitions.of_memory(storage.sizes.slots))
+        reactive = BestTask(pairs, policy, fan_in_of(storage, fan_in), storage.sizes.task_bytes)
+        super().__init__(spec, storage, pairs, policy, reactive)
 
 
 class LeastLikely(PartitionPolicy):
@@ -62,7 +107,7 @@ class LeastLikely(PartitionPolicy):
         super().__init__(partitions)
         self.arrivals: Array = np.zeros((2, partitions.count))
 
-    def added(self, side: int, keys: Keys) -> None:
+    def added(self, side: int, keys: KeyIntervals) -> None:
         """Count them, in memory and among the arrivals."""
         super().added(side, keys)
         low, _ = keys[0]
@@ -91,14 +136,13 @@ class LeastLikely(PartitionPolicy):
         self.arrivals[:] = saved["arrivals"]
 
 
-class BestTask(Reactive):
+class BestTask(ReactiveWork):
     """Probes or merges, whichever promises more pairs for each block."""
 
-    def __init__(
-        self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy, fan_in: int, notes_bytes: int
-    ) -> None:
-        self._probing = Probing(disk, stamps, policy, notes_bytes // 2)
-        self._merging = Merging(disk, policy.partitions, fan_in, notes_bytes // 2, self._probing)
+    def __init__(self, pairs: PairJoin, policy: PartitionPolicy, fan_in: int, notes_bytes: int) -> None:
+        self._probing = Probing(pairs, policy, notes_bytes // 2)
+        self._merging = RunMerging(pairs, policy.partitions, fan_in, notes_bytes // 2, self._probing)
+        self.described = self._merging.described
 
     @property
     def is_interrupted(self) -> bool:  # type: ignore[override]

@@ -1,20 +1,26 @@
 """XJoin: hash partitions, the largest of which leaves."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from adjoin.streamjoin.base.spec import On
-from adjoin.streamjoin.baselines.hashed import HashedJoin
+from adjoin.keys.predicate import Distance
+from adjoin.master.device import Cost
+from adjoin.operators.clock import Clock
+from adjoin.operators.on import On
+from adjoin.streamjoin.base.contract import SpillOptions
+from adjoin.streamjoin.base.parts import Leaving, Shortage
+from adjoin.streamjoin.base.phases import SpillingJoin
+from adjoin.streamjoin.base.storage import Storage
+from adjoin.streamjoin.baselines.hashed import hashed_inputs
 from adjoin.streamjoin.baselines.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.baselines.probing import Probing
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
+from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
-class XJoin(HashedJoin):
+class XJoin(SpillingJoin):
     """Joins two streams in bounded memory; the larger partitions make room.
 
     How it works: see `SpillingJoin` for the phases. When memory is full, the largest hash partition of either
@@ -26,7 +32,10 @@ class XJoin(HashedJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator.
-        **options: Those of `TwoInputJoin`, but for `within` and `between`.
+        within, between: Refused: this join matches equal keys alone.
+        suffix: Appended to a right column whose name the left has too.
+        columns: Columns of the results; all by default. Their order does not matter.
+        block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:
         Urhan, Franklin: XJoin: A Reactively-Scheduled Pipelined Join Operator, IEEE Data Engineering Bulletin
@@ -39,13 +48,34 @@ class XJoin(HashedJoin):
     """
 
     def __init__(
-        self, left: pa.Schema, right: pa.Schema, on: On, memory: int | str = "64MB", **options: Any
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        memory: int | str = "64MB",
+        *,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_right",
+        columns: Sequence[str] | None = None,
+        block_bytes: int | None = None,
+        max_outer: int | None = 2,
+        least_outer: int | None = None,
+        max_new: int = 0,
+        wait_seconds: float = 0.025,
+        spill: str | Path | None = None,
+        clock: Clock | None = None,
+        disk: Cost | None = None,
     ) -> None:
-        super().__init__(left, right, on, memory, **{"max_outer": 2, "max_new": 0, **options})
-
-    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        policy = LargestPartition(Partitions.of_memory(self._sizes.slots))
-        return policy, Probing(self._disk_join, self._stamps, policy, self._sizes.task_bytes)
+        name = type(self).__name__
+        spec = hashed_inputs(name, left, right, on, within, between, suffix, columns)
+        options = SpillOptions(
+            memory, block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk
+        )
+        storage = Storage(spec, options)
+        pairs = PairJoin(spec, storage)
+        policy = LargestPartition(Partitions.of_memory(storage.sizes.slots))
+        super().__init__(spec, storage, pairs, policy, Probing(pairs, policy, storage.sizes.task_bytes))
 
 
 class LargestPartition(PartitionPolicy):

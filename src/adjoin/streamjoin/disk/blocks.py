@@ -10,8 +10,7 @@ from adjoin.arrow.row_sizes import message_of
 from adjoin.errors import CorruptionError
 from adjoin.kernels.types import Array
 from adjoin.memory.row_slots import RowSlots
-from adjoin.streamjoin.disk.block_directory import ENTRY, Directory
-from adjoin.streamjoin.disk.spill_file import SpillFile
+from adjoin.streamjoin.disk.spill_file import ENTRY, Directory, SpillFile
 from adjoin.streamjoin.memory.tuples import ARRIVED
 
 MOMENT_BYTES = 8
@@ -41,7 +40,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Places:
+class BlockSpans:
     """Blocks in the order of their least lower ends.
 
     Attributes:
@@ -55,7 +54,7 @@ class Places:
     reach: Array
 
     @classmethod
-    def none(cls) -> "Places":
+    def none(cls) -> "BlockSpans":
         """No block."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, nothing)
@@ -63,27 +62,27 @@ class Places:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def at(self, chosen: Array | slice) -> "Places":
+    def at(self, chosen: Array | slice) -> "BlockSpans":
         """Some of them."""
-        return Places(self.numbers[chosen], self.low[chosen], self.reach[chosen])
+        return BlockSpans(self.numbers[chosen], self.low[chosen], self.reach[chosen])
 
-    def behind(self, others: "Places") -> "Places":
+    def behind(self, others: "BlockSpans") -> "BlockSpans":
         """Those that come behind the last of the others."""
         low, number = others.low[-1], others.numbers[-1]
         return self.at((self.low > low) | ((self.low == low) & (self.numbers > number)))
 
-    def with_more(self, others: "Places") -> "Places":
+    def with_more(self, others: "BlockSpans") -> "BlockSpans":
         """All of both, in order."""
         pairs = zip(vars(self).values(), vars(others).values(), strict=True)
-        both = Places(*(np.concatenate(pair) for pair in pairs))
+        both = BlockSpans(*(np.concatenate(pair) for pair in pairs))
         return both.at(np.lexsort((both.numbers, both.low)))
 
-    def first(self, count: int) -> "Places":
+    def first(self, count: int) -> "BlockSpans":
         """At most so many of them."""
         return self.at(slice(count))
 
 
-class InOrder:
+class BlocksInOrder:
     """Goes through the blocks of an input in the order of their least lower ends.
 
     Args:
@@ -97,7 +96,7 @@ class InOrder:
         self._begin = self._places = blocks.in_order(window)
         self._is_last = len(self._places) < window
 
-    def next(self, count: int = 1) -> Places:
+    def next(self, count: int = 1) -> BlockSpans:
         """The blocks that come next, at most so many; none at the end."""
         self._know(count)
         return self._places.first(count)
@@ -164,17 +163,17 @@ class Blocks:
         for _, entries in self._directory.scan():
             yield entries["low"][entries["rows"] > 0]
 
-    def in_order(self, count: int, after: "Places | None" = None) -> "Places":
+    def in_order(self, count: int, after: "BlockSpans | None" = None) -> "BlockSpans":
         """The blocks, not the empty ones, that come first by their least lower ends; at most so many.
 
         Args:
             count: How many.
             after: Those that come behind the last of these.
         """
-        found = Places.none()
+        found = BlockSpans.none()
         for number, entries in self._directory.scan():
             some = np.flatnonzero(entries["rows"])
-            places = Places(some + number, entries["low"][some], entries["reach"][some])
+            places = BlockSpans(some + number, entries["low"][some], entries["reach"][some])
             if after is not None:
                 places = places.behind(after)
             found = found.with_more(places).first(count)

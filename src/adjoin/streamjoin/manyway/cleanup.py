@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import join_batches
 from adjoin.arrow.row_sizes import row_bytes
-from adjoin.streamjoin.disk.blocks import InOrder
-from adjoin.streamjoin.disk.joined_blocks import Box
-from adjoin.streamjoin.disk.read_blocks import BlockReader
+from adjoin.streamjoin.base.parts import ReactiveWork
+from adjoin.streamjoin.base.storage import BlockReader
+from adjoin.streamjoin.disk.blocks import BlocksInOrder
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
 from adjoin.streamjoin.manyway.recalled import Recalled
 
@@ -29,7 +29,7 @@ class ManyCleanup:
         graph: Which relations are joined with which.
         reader: Reads blocks.
         recalled: Keeps and joins them.
-        box: Which blocks have been joined before.
+        past: Knows combinations of blocks that have been joined.
         memory_bytes: For the tuples of all relations together.
         portion_bytes: For those of one relation that are joined at a time.
     """
@@ -39,12 +39,12 @@ class ManyCleanup:
         graph: JoinGraph,
         reader: BlockReader,
         recalled: Recalled,
-        box: Box,
+        past: ReactiveWork,
         memory_bytes: int,
         portion_bytes: int,
     ) -> None:
         self._recalled = recalled
-        self._box = box
+        self._past = past
         rows = [blocks.rows for blocks in reader.blocks]
         first = min(range(len(rows)), key=rows.__getitem__)
         path: list[tuple[int, Edge | None]] = [(first, None), *graph.path(first, rows)]
@@ -87,8 +87,8 @@ class ManyCleanup:
     def _last(self, level: "_Level") -> Iterator[pa.RecordBatch]:
         while level.read_on():
             for match, is_new in self._recalled.joined(level.relation, level.take()):
-                has_joined = self._box.has_joined(self._recalled.blocks_of(match))
-                yield from self._recalled.results(match, is_new & ~has_joined)
+                met = self._past.met_combinations(self._recalled.blocks_of(match))
+                yield from self._recalled.results(match, is_new if met is None else is_new & ~met)
 
 
 class _Level:
@@ -109,7 +109,7 @@ class _Level:
         self._edge = edge
         self._recalled = recalled
         self._portion_bytes = portion_bytes
-        self._unread = InOrder(reader.blocks[relation])
+        self._unread = BlocksInOrder(reader.blocks[relation])
         self._waiting: list[pa.RecordBatch] = []
 
     @property

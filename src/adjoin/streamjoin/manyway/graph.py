@@ -12,7 +12,7 @@ import pyarrow as pa
 from adjoin.arrow.copying import no_rows, plain_columns
 from adjoin.errors import OptionError, SchemaError
 from adjoin.keys.predicate import Distance
-from adjoin.streamjoin.base.condition import LEFT, RIGHT, Condition
+from adjoin.streamjoin.base.spec import LEFT, RIGHT, Condition
 
 _NAME = r'(\w+|"[^"]+")'
 _COLUMN = rf"{_NAME}\s*\.\s*{_NAME}"

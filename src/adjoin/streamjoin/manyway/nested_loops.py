@@ -5,46 +5,41 @@ from typing import Any
 
 import pyarrow as pa
 
-from adjoin.streamjoin.disk.idle_work import Reactive
+from adjoin.kernels.types import Array
+from adjoin.streamjoin.base.parts import ReactiveWork
+from adjoin.streamjoin.base.sizes import ManyReactiveMemory
+from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.disk.joined_blocks import Box, Step
-from adjoin.streamjoin.disk.read_blocks import BlockReader
-from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
+from adjoin.streamjoin.manyway.graph import Edge
 from adjoin.streamjoin.manyway.recalled import Recalled
+from adjoin.streamjoin.manyway.spec import ManyInputs
 
 
-class BlockLoops(Reactive):
+class ManyNestedLoops(ReactiveWork):
     """A unit of work is one block: one that is kept, or an innermost one joined with those that are kept.
 
     Of an inner block only tuples are kept that match some of the relation before it; where there is none, the
     wheel turns on, and blocks of the relations behind it are not read.
 
     Args:
-        graph: Which relations are joined with which.
-        reader: Reads blocks.
-        recalled: Keeps and joins them.
-        most_outer: Most outer blocks (MaxOuterMem).
-        outer_bytes: What they may take, if there are several.
-        row_bytes: What a tuple takes beside its block.
+        spec: The join.
+        storage: Holds the blocks.
+        memory: What is kept in memory.
 
     Attributes:
         box: Which blocks have been joined.
     """
 
-    def __init__(
-        self,
-        graph: JoinGraph,
-        reader: BlockReader,
-        recalled: Recalled,
-        most_outer: int,
-        outer_bytes: int,
-        row_bytes: int,
-    ) -> None:
-        self._graph = graph
-        self._reader = reader
-        self._recalled = recalled
-        self._most_outer = most_outer
-        self._outer_bytes = outer_bytes
-        self._row_bytes = row_bytes
+    def __init__(self, spec: ManyInputs, storage: Storage, memory: ManyReactiveMemory) -> None:
+        sizes = storage.sizes
+        self._graph = spec.graph
+        self._blocks = storage.blocks
+        self._recalled = Recalled(
+            spec, storage, slots=memory.slots(sizes.max_outer), memory_bytes=sizes.reading_bytes
+        )
+        self._most_outer = sizes.max_outer
+        self._outer_bytes = 2 * sizes.max_outer * sizes.slot_bytes
+        self._row_bytes = memory.row_bytes
         self._loaded: list[tuple[int, range]] = []
         self.box = Box()
 
@@ -53,7 +48,7 @@ class BlockLoops(Reactive):
         return self._next_step() is not None
 
     def _next_step(self) -> Step | None:
-        lengths = [len(blocks) for blocks in self._reader.blocks]
+        lengths = [len(blocks) for blocks in self._blocks]
         return self.box.next_step(lengths, self._fitting, self._inner)
 
     def _inner(self, outer: int, joined: Sequence[int]) -> list[int]:
@@ -62,7 +57,7 @@ class BlockLoops(Reactive):
 
     def _fitting(self, relation: int, first: int) -> int:
         """How many blocks from this one on have room together; one has in any case."""
-        blocks = self._reader.blocks[relation]
+        blocks = self._blocks[relation]
         left, number = self._outer_bytes, first
         while number < min(len(blocks), first + self._most_outer):
             left -= blocks.bytes_of(number) + blocks.rows_of(number) * self._row_bytes
@@ -127,6 +122,10 @@ class BlockLoops(Reactive):
         """Give the memory back."""
         self._drop(0)
 
+    def met_combinations(self, blocks: Sequence[Array]) -> Array:
+        """Those in the box."""
+        return self.box.has_joined(blocks)
+
     def to_json(self) -> dict[str, Any]:
         """The box."""
         return self.box.to_json()
@@ -137,5 +136,5 @@ class BlockLoops(Reactive):
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the box contradicts itself."""
-        self.box.check_invariants([len(blocks) for blocks in self._reader.blocks])
+        self.box.check_invariants([len(blocks) for blocks in self._blocks])
         self._recalled.check_invariants()

@@ -7,15 +7,13 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import no_rows, take_rows
 from adjoin.kernels.types import Array
+from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.disk.blocks import Block
-from adjoin.streamjoin.disk.read_blocks import BlockReader
 from adjoin.streamjoin.manyway.graph import Edge
-from adjoin.streamjoin.manyway.matching import Match, Matching
-from adjoin.streamjoin.manyway.probe_order import ProbeOrder
-from adjoin.streamjoin.manyway.results import ManyResults
+from adjoin.streamjoin.manyway.matching import ManyResultBuilder, Match, Matching, ProbeOrder
 from adjoin.streamjoin.manyway.spec import ManyInputs
 from adjoin.streamjoin.memory.ordered_index import OrderedIndex
-from adjoin.streamjoin.memory.tuples import ARRIVED, Tuples
+from adjoin.streamjoin.memory.tuples import ARRIVED
 
 LEFT_AT, BLOCK = "_adjoin_left", "_adjoin_block"
 MORE_BYTES = 16
@@ -27,35 +25,23 @@ class Recalled:
 
     Args:
         spec: The join.
-        reader: Reads blocks.
-        results: Builds results.
+        storage: Holds the blocks, and counts what is read of them.
         slots: The most slots of each relation.
-        slot_bytes: A slot.
-        limit_bytes: For the matches that there are at a time.
         memory_bytes: What all tuples may take.
 
     Attributes:
         inputs: The tuples of every relation that are here.
     """
 
-    def __init__(
-        self,
-        spec: ManyInputs,
-        reader: BlockReader,
-        results: ManyResults,
-        *,
-        slots: int,
-        slot_bytes: int,
-        limit_bytes: int,
-        memory_bytes: int,
-    ) -> None:
+    def __init__(self, spec: ManyInputs, storage: Storage, *, slots: int, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._spec = spec
-        self._reader = reader
-        self._results = results
+        self._reader = storage.reader
+        limit_bytes = storage.sizes.work_bytes // 2
+        self._results = ManyResultBuilder(spec, limit_bytes)
         self.inputs = [
-            Tuples(recalled_schema(blocks.schema), are_points=points, slots=slots, slot_bytes=slot_bytes)
-            for blocks, points in zip(reader.blocks, spec.are_points, strict=True)
+            storage.recalled_tuples(recalled_schema(blocks.schema), are_points=points, slots=slots)
+            for blocks, points in zip(storage.blocks, spec.are_points, strict=True)
         ]
         self._matching = Matching(spec, self.inputs, ProbeOrder(spec.graph), limit_bytes)
 
@@ -121,11 +107,6 @@ class Recalled:
             tuples.check_invariants()
         held = sum(tuples.held_bytes for tuples in self.inputs)
         assert held + max(tuples.merge_bytes for tuples in self.inputs) <= self._memory_bytes
-
-    def close(self) -> None:
-        """Give the memory back."""
-        for tuples in self.inputs:
-            tuples.slots.close()
 
 
 def recalled_schema(stored: pa.Schema) -> pa.Schema:

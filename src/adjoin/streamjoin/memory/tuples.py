@@ -14,17 +14,17 @@ from adjoin.streamjoin.memory.row_store import places_of, row_store
 ARRIVED = "_adjoin_arrived"
 
 
-def stored_schema(plain: pa.Schema) -> pa.Schema:
+def tuple_schema(plain: pa.Schema) -> pa.Schema:
     """The columns of a tuple as it is kept: when it arrived, then its own."""
     return pa.schema([pa.field(ARRIVED, pa.int64(), False), *plain])
 
 
-Keys = Sequence[tuple[Array, Array]]
+KeyIntervals = Sequence[tuple[Array, Array]]
 """Of some tuples, for each join attribute: lower and upper ends of their intervals."""
 
 
-class Tuples:
-    """Tuples in memory.
+class MemoryTuples:
+    """The tuples of one input that are in memory.
 
     Args:
         schema: The columns of a tuple as it is kept.
@@ -84,7 +84,7 @@ class Tuples:
         """Rows as they are kept."""
         return pa.RecordBatch.from_arrays([pa.array(arrived), *batch.columns], schema=self.schema)
 
-    def add(self, stored: pa.RecordBatch, keys: Keys, *, densely: bool = False) -> None:
+    def add(self, stored: pa.RecordBatch, keys: KeyIntervals, *, densely: bool = False) -> None:
         """Tuples in the order of the first attribute's lower ends; there must be memory for them."""
         place = self.store.put_densely(stored) if densely else self.store.put(stored)
         self.index.add(*keys[0], place)

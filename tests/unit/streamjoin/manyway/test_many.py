@@ -207,7 +207,7 @@ def test_a_damaged_block_is_found(name):
     with tree.join(name) as join:
         for relation in range(4):
             drain(join.push(tree.names[relation], tree.draw(relation, 2_000)))
-        os.pwrite(join._files[0]._file.fileno(), b"\x55" * 64, 700)
+        os.pwrite(join._storage.files[0]._file.fileno(), b"\x55" * 64, 700)
         with pytest.raises(CorruptionError, match="damaged"):
             list(join.finish())
 

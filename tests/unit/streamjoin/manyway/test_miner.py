@@ -9,9 +9,9 @@ import pytest
 from adjoin import DINER, MINER, Pause
 from adjoin.master.device import Cost
 from adjoin.operators.clock import SimulatedClock
+from adjoin.streamjoin.base.three_regions import ThreeRegions
 from adjoin.streamjoin.manyway.graph import JoinGraph
-from adjoin.streamjoin.manyway.probe_order import ProbeOrder
-from adjoin.streamjoin.memory.three_regions import ThreeRegions
+from adjoin.streamjoin.manyway.matching import ProbeOrder
 from tests.unit.streamjoin.manyway.relations import Tree, drain
 
 CHAIN = [0, 1, 2]
@@ -53,10 +53,11 @@ def test_a_row_stops_at_the_first_relation_that_has_nothing_for_it():
     with tree.join("miner") as join:
         for relation in (1, 2, 3):
             drain(join.push(tree.names[relation], tree.draw(relation, 100)))
-        before = join._order.to_json()
+        before = join._tuple_join.order.to_json()
         # Rows of r0 ask r1, those with a match r2, and those with another one r3.
         drain(join.push("r0", tree.draw(0, 100)))
-        pairs = [after[0] - known[0] for after, known in zip(join._order.to_json(), before, strict=True)]
+        after = join._tuple_join.order.to_json()
+        pairs = [now[0] - known[0] for now, known in zip(after, before, strict=True)]
     assert pairs[0] > pairs[1] > pairs[2] >= 0
 
 
@@ -90,7 +91,7 @@ def test_the_largest_relation_loses_tuples_and_all_its_indexes_agree():
             drain(join.push(tree.names[relation], tree.draw(relation, 200)))
         drain(join.push("r1", tree.draw(1, 4_000)))
         join.check_invariants()  # every index of a relation has the same places
-        on_disk = [blocks.rows for blocks in join._blocks]
+        on_disk = [blocks.rows for blocks in join._storage.blocks]
         assert on_disk[1] > 1_000
         assert on_disk[0] == on_disk[2] == on_disk[3] == 0
 
@@ -104,8 +105,8 @@ def test_the_last_input_that_goes_on_loses_its_tuples_first():
             join.end(tree.names[relation])
         assert join.metrics()["blocks_flushed"] == 0
         found = [batch for _ in range(60) for batch in join.push("r3", tree.draw(3, 50))]
-        assert join._blocks[3].rows > 0
-        assert [blocks.rows for blocks in join._blocks[:3]] == [0, 0, 0]
+        assert join._storage.blocks[3].rows > 0
+        assert [blocks.rows for blocks in join._storage.blocks[:3]] == [0, 0, 0]
         found += list(join.finish())
     assert tree.found(found) == tree.expected()
 
@@ -115,7 +116,8 @@ def same_room_for_tuples(tree, memory, sizes):
 
     def set_aside(join):
         with join:
-            return join._sizes.reading_bytes + join._sizes.all_notes_bytes + join._sizes.work_bytes
+            sizes = join._storage.sizes
+            return sizes.reading_bytes + sizes.all_notes_bytes + sizes.work_bytes
 
     left, right = tree.schema(0), tree.schema(1)
     room = memory - set_aside(DINER(left, right, {"k1": "k0"}, memory, **sizes))
@@ -132,7 +134,7 @@ def test_two_inputs_behave_as_with_diner(kind):
     left, right = tree.schema(0), tree.schema(1)
     memory = same_room_for_tuples(tree, 250_000, sizes)
     batches = [(side, tree.draw(side, 200)) for _ in range(15) for side in (0, 1)]
-    within = {} if kind == "equality" else {"within": 2}
+    within: dict[str, Any] = {} if kind == "equality" else {"within": 2}
     results = []
     for join, names in (
         (

@@ -7,31 +7,31 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.base.condition import LEFT, RIGHT
-from adjoin.streamjoin.disk.idle_work import Reactive
+from adjoin.streamjoin.base.parts import ReactiveWork
+from adjoin.streamjoin.base.spec import LEFT, RIGHT
 from adjoin.streamjoin.disk.joined_blocks import Box, Step
-from adjoin.streamjoin.disk.pair_join import DiskJoin
+from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
-class NestedLoops(Reactive):
+class NestedLoops(ReactiveWork):
     """A unit of work is one block: an outer one that is read, or an inner one joined with the outer ones.
 
     Args:
-        disk: Joins blocks.
+        pairs: Joins blocks.
         most_outer: Most outer blocks (MaxOuterMem).
 
     Attributes:
         box: Which blocks have been joined.
     """
 
-    def __init__(self, disk: DiskJoin, most_outer: int) -> None:
-        self._disk = disk
+    def __init__(self, pairs: PairJoin, most_outer: int) -> None:
+        self._pairs = pairs
         self._most_outer = most_outer
         self.box = Box()
 
     @property
     def _lengths(self) -> tuple[int, int]:
-        return len(self._disk.blocks[LEFT]), len(self._disk.blocks[RIGHT])
+        return len(self._pairs.blocks[LEFT]), len(self._pairs.blocks[RIGHT])
 
     def has_more(self) -> bool:
         """Whether there are blocks that have not been joined with each other."""
@@ -46,13 +46,13 @@ class NestedLoops(Reactive):
         if step is None:
             return
         outer = range(step.outer_begin, step.outer_end)
-        if self._disk.load(step.outer, outer):
-            yield from self._disk.join(step.outer, outer, step.inner[0][1])
+        if self._pairs.load(step.outer, outer):
+            yield from self._pairs.join(step.outer, outer, step.inner[0][1])
             self.box.finished()
 
     def close(self) -> None:
         """Give the memory of the outer blocks back."""
-        self._disk.close()
+        self._pairs.close()
 
     def met_blocks(self, side: int, blocks: Array, other: int) -> Array:
         """Those in the box, and those of the outer blocks that are being joined."""

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from adjoin import CorruptionError, StorageError
-from adjoin.streamjoin.disk.block_directory import CHUNK_ENTRIES, ENTRY, Directory
-from adjoin.streamjoin.disk.spill_file import SpillFile
+from adjoin.streamjoin.disk.spill_file import CHUNK_ENTRIES, ENTRY, Directory, SpillFile
 
 
 def entry(number: int) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
+from adjoin.streamjoin.base.parts import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.memory.ordered_index import Entries, OrderedIndex
-from adjoin.streamjoin.memory.tuples import Keys, Tuples
+from adjoin.streamjoin.memory.tuples import KeyIntervals, MemoryTuples
 
 UPPER, LOWER, MIDDLE = 0, 1, 2
 """In the order in which equal ones go."""
@@ -19,14 +19,14 @@ _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @dataclass
-class Regions:
+class RegionStatistics:
     """The regions of one join attribute: keys up to `lower`, keys from `upper` on, and those between.
 
     Attributes:
         lower: The greatest key of the lower region; None while there is none.
         upper: The least key of the upper region; None while there is none.
         joins: Matches in each region since the last flush of this input.
-        tuples: Tuples in memory in each region.
+        tuples: MemoryTuples in memory in each region.
     """
 
     lower: int | None = None
@@ -81,7 +81,7 @@ class Regions:
         return {"lower": self.lower, "upper": self.upper, **counts}
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> "Regions":
+    def from_json(cls, saved: dict[str, Any]) -> "RegionStatistics":
         """The regions of which `to_json` said this."""
         return cls(saved["lower"], saved["upper"], np.array(saved["joins"]), np.array(saved["tuples"]))
 
@@ -108,8 +108,10 @@ class ThreeRegions(FlushPolicy):
         seed: Where the clock begins is random.
     """
 
+    credits_matches = True
+
     def __init__(self, attributes: Sequence[int] = (1, 1), seed: int = 0) -> None:
-        self.regions = [[Regions() for _ in range(count)] for count in attributes]
+        self.regions = [[RegionStatistics() for _ in range(count)] for count in attributes]
         self._random = np.random.default_rng(seed)
         self._has_begun = [[False] * count for count in attributes]
 
@@ -118,13 +120,13 @@ class ThreeRegions(FlushPolicy):
         regions = self.regions[side][attribute]
         regions.joins += regions.count(low)
 
-    def added(self, side: int, keys: Keys) -> None:
+    def added(self, side: int, keys: KeyIntervals) -> None:
         """Count them in their regions."""
         for regions, (low, _) in zip(self.regions[side], keys, strict=True):
             regions.tuples += regions.count(low)
 
     def choose(self, shortage: Shortage) -> Iterator[Leaving]:
-        """Tuples of the least useful region of the largest input."""
+        """MemoryTuples of the least useful region of the largest input."""
         side, inputs = shortage.preferred, shortage.inputs
         if side is None:
             side = int(np.argmax([len(tuples) for tuples in inputs]))
@@ -137,7 +139,7 @@ class ThreeRegions(FlushPolicy):
         count = min(shortage.rows[side], int(regions.tuples[region]))
         yield Leaving(side, self._of_region(index, regions, region, count), attribute)
 
-    def _of_region(self, index: OrderedIndex, regions: Regions, region: int, count: int) -> Entries:
+    def _of_region(self, index: OrderedIndex, regions: RegionStatistics, region: int, count: int) -> Entries:
         if region == UPPER:
             return index.highest(count)
         if region == LOWER:
@@ -146,12 +148,12 @@ class ThreeRegions(FlushPolicy):
         last = _GREATEST if regions.upper is None else regions.upper - 1
         return index.coldest(count, first, last)
 
-    def flushed(self, side: int, low: Sequence[Array], tuples: Tuples) -> None:
+    def flushed(self, side: int, low: Sequence[Array], tuples: MemoryTuples) -> None:
         """Begin to count anew, and set the bounds of regions that lost their tuples."""
         for regions, keys, index in zip(self.regions[side], low, tuples.indexes, strict=True):
             regions.begin_anew(int(keys.min()), int(keys.max()), len(keys), index)
 
-    def check_invariants(self, inputs: Sequence[Tuples]) -> None:
+    def check_invariants(self, inputs: Sequence[MemoryTuples]) -> None:
         """Raise AssertionError if regions overlap, or do not count what is in them."""
         for of_input, tuples in zip(self.regions, inputs, strict=True):
             for regions, index in zip(of_input, tuples.indexes, strict=True):
@@ -170,4 +172,6 @@ class ThreeRegions(FlushPolicy):
         """Go on from what `to_json` said."""
         self._has_begun = saved["has_begun"]
         self._random.bit_generator.state = saved["random"]
-        self.regions = [[Regions.from_json(each) for each in of_input] for of_input in saved["regions"]]
+        self.regions = [
+            [RegionStatistics.from_json(each) for each in of_input] for of_input in saved["regions"]
+        ]

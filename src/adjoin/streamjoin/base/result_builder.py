@@ -1,4 +1,4 @@
-"""Results: rows of one input beside those of the other."""
+"""Result batches of two inputs: rows of one, each joined with a tuple of the other."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -12,11 +12,10 @@ from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, Places
 from adjoin.memory.row_slots import RowSlots
 from adjoin.operators.portions import portions
-from adjoin.streamjoin.base.condition import LEFT
-from adjoin.streamjoin.base.spec import TwoInputs
+from adjoin.streamjoin.base.spec import LEFT, TwoInputs
 
 
-class Results:
+class ResultBuilder:
     """Builds result batches of limited size.
 
     Args:
@@ -34,13 +33,20 @@ class Results:
         """Tuples of a side at these places in its slots."""
         return InSlots(self._slots[side], places)
 
-    def beside(
+    def pairs(
         self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
     ) -> Iterator[tuple[pa.RecordBatch, Array]]:
-        """Rows of a batch, of these sizes, each beside its tuple of the other input.
+        """Rows of a batch, each joined with its tuple of the other input.
+
+        Args:
+            side: The side of the batch.
+            batch: The batch.
+            sizes: Bytes of each of its rows.
+            rows: Its row in each pair.
+            others: The other tuple of each pair.
 
         Returns:
-            Results, and which of the pairs they are.
+            Results, and which of the pairs they are: rows whose keys only have equal hashes are left out.
         """
         chosen = np.arange(len(rows))
         if self._spec.condition.verifies:
@@ -59,7 +65,7 @@ class Results:
     def _are_same(
         self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
     ) -> Array:
-        """Whether keys are the same whose hashes are; keys can be long, so they are compared in portions."""
+        """Whether keys with equal hashes are equal; keys can be long, so they are compared in portions."""
         mine = [batch.column(name) for name in self._spec.condition.columns(side)]
         keys = pa.RecordBatch.from_arrays(mine, names=[str(number) for number in range(len(mine))])
         names = self._spec.condition.columns(1 - side)

@@ -1,6 +1,7 @@
-"""Blocks on disk joined with each other, one inner block at a time."""
+"""Two inputs joined: rows that arrive with tuples in memory, and blocks on disk with each other."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import Protocol
 
@@ -11,54 +12,69 @@ from adjoin.kernels.intervals import overlap_ranges
 from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.base.counts import Counts
-from adjoin.streamjoin.base.results import Results, sizes_of
-from adjoin.streamjoin.base.spec import TwoInputs
-from adjoin.streamjoin.disk.blocks import Block, Blocks
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.disk.read_blocks import BlockReader
+from adjoin.streamjoin.base.parts import FlushPolicy, ReactiveWork, TupleJoin
+from adjoin.streamjoin.base.result_builder import ResultBuilder, sizes_of
+from adjoin.streamjoin.base.sizes import OUTER_BYTES
+from adjoin.streamjoin.base.spec import LEFT, RIGHT, TwoInputs
+from adjoin.streamjoin.base.storage import BlockReader, Storage
+from adjoin.streamjoin.disk.blocks import Block, Blocks, BlocksInOrder, BlockSpans
 from adjoin.streamjoin.memory.row_store import places_of
-from adjoin.streamjoin.memory.tuples import Tuples
-
-OUTER_BYTES = 84
-"""Of a tuple of an outer block beside its slot: interval, place, block, moments; twice while it is sorted."""
+from adjoin.streamjoin.memory.tuples import KeyIntervals, MemoryTuples
 
 
-class DiskJoin:
-    """Joins outer blocks, which stay in memory, with one inner block after the other.
+class PairJoin(TupleJoin):
+    """Joins the tuples of two inputs.
 
     Args:
         spec: The join.
-        inputs: The inputs; outer blocks are read into slots of theirs.
-        blocks: Their blocks.
+        storage: Holds the tuples.
+
+    Attributes:
+        storage: Holds the tuples.
         results: Builds results.
-        counts: Where reads are counted.
-        limit_pairs: Pairs handled at a time.
+        limit_pairs: How many pairs are handled at a time.
     """
 
-    def __init__(
-        self,
-        spec: TwoInputs,
-        inputs: Sequence[Tuples],
-        blocks: Sequence[Blocks],
-        results: Results,
-        counts: Counts,
-        limit_pairs: int,
-    ) -> None:
-        self.spec = spec
-        self.inputs = inputs
-        self.blocks = blocks
-        self.results = results
-        self.limit_pairs = limit_pairs
-        self._reader = BlockReader(blocks, counts)
-        self._outer: _Outer | None = None
+    def __init__(self, spec: TwoInputs, storage: Storage) -> None:
+        self.storage = storage
+        self.results = ResultBuilder(
+            spec, [tuples.slots for tuples in storage.inputs], storage.sizes.work_bytes // 2
+        )
+        self.limit_pairs = storage.sizes.piece_rows
+        self._are_points = spec.condition.are_points
+        self._outer: _OuterBlocks | None = None
+
+    # Memory.
+
+    def probe(
+        self, side: int, rows: pa.RecordBatch, keys: KeyIntervals, policy: FlushPolicy
+    ) -> Iterator[pa.RecordBatch]:
+        """Find the matches of rows, in the order of their keys, in the index of the other input."""
+        others = self.storage.inputs[1 - side]
+        if not len(others):
+            return
+        (low, high), sizes = keys[0], sizes_of(rows)
+        for some in others.index.matches(low, high, self.limit_pairs):
+            places = self.results.in_slots(1 - side, places_of(some.place))
+            for batch, pairs in self.results.pairs(side, rows, sizes, some.owner, places):
+                if policy.credits_matches:
+                    policy.joined(side, low[some.owner[pairs]])
+                    policy.joined(1 - side, some.low[pairs])
+                yield batch
+
+    # Disk.
+
+    @property
+    def blocks(self) -> Sequence[Blocks]:
+        """The blocks of each input."""
+        return self.storage.blocks
 
     def read(self, side: int, number: int) -> tuple[Block, pa.RecordBatch]:
         """Read a block with its rows."""
-        return self._reader.read(side, number)
+        return self.storage.reader.read(side, number)
 
     def join(
-        self, outer: int, numbers: Sequence[int], inner_number: int, past: Reactive | None = None
+        self, outer: int, numbers: Sequence[int], inner_number: int, past: ReactiveWork | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Join blocks of the outer side with a block of the other.
 
@@ -82,17 +98,17 @@ class DiskJoin:
         for start in range(0, int(ends[-1]), self.limit_pairs):
             owner, at = expand_part(begin, ends, start, min(start + self.limit_pairs, int(ends[-1])))
             is_new = have_not_met(outer, tuples, at, block, owner, past)
-            if not self.spec.condition.are_points[outer]:
+            if not self._are_points[outer]:
                 is_new &= tuples.high[at] >= block.low[owner]
             if met is not None and met.any():
                 is_new &= ~met[tuples.block[at]]
             owner, at = owner[is_new], at[is_new]
             if len(at):
                 places = self.results.in_slots(outer, places_of(tuples.place[at]))
-                yield from (batch for batch, _ in self.results.beside(inner, rows, sizes, owner, places))
+                yield from (batch for batch, _ in self.results.pairs(inner, rows, sizes, owner, places))
 
     def close(self) -> None:
-        """Give the memory of the outer blocks back."""
+        """Release the memory of the outer blocks."""
         if self._outer is not None:
             self._outer.close()
             self._outer = None
@@ -101,8 +117,57 @@ class DiskJoin:
         """Whether these outer blocks are in memory; if not, one more of them is now."""
         if self._outer is None or self._outer.wanted != (side, tuple(numbers)):
             self.close()
-            self._outer = _Outer(side, numbers, self.inputs[side], self._reader)
+            self._outer = _OuterBlocks(side, numbers, self.storage.inputs[side], self.storage.reader)
         return not self._outer.load_next()
+
+    def cleanup(self, reactive: ReactiveWork) -> "PairCleanup":
+        """The cleanup phase: nested loops with one inner block and the remaining memory for outer blocks."""
+        rows = max((blocks.rows / len(blocks) for blocks in self.blocks if len(blocks)), default=1.0)
+        sizes, free_bytes = self.storage.sizes, self.storage.budget.free_bytes
+        per_block = sizes.slot_bytes + rows * OUTER_BYTES
+        most_outer = max(sizes.max_outer, int((free_bytes - sizes.slot_bytes) / per_block))
+        return PairCleanup(self, reactive, most_outer)
+
+
+class PairCleanup:
+    """Joins all blocks of the smaller side, a memory full at a time, with those of the other.
+
+    Blocks are sorted, and so is their list, by the least keys: outer blocks that are in memory together have
+    keys near each other, and only inner blocks that reach these keys are read, in the order in which they
+    were written.
+
+    Args:
+        pairs: Joins blocks.
+        past: Knows pairs that have met on disk before.
+        most_outer: Most outer blocks.
+    """
+
+    def __init__(self, pairs: PairJoin, past: ReactiveWork, most_outer: int) -> None:
+        self._pairs = pairs
+        self._past = past
+        blocks = pairs.blocks
+        self._outer = LEFT if blocks[LEFT].rows <= blocks[RIGHT].rows else RIGHT
+        self._most_outer = most_outer
+        self._outer_left = BlocksInOrder(blocks[self._outer])
+        self._inner_at = 0
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """All results; after an error it goes on where it was."""
+        with closing(self._pairs):
+            while len(outer := self._outer_left.next(self._most_outer)):
+                yield from self._chunk(outer)
+                self._outer_left.advance(len(outer))
+                self._inner_at = 0
+
+    def _chunk(self, outer: BlockSpans) -> Iterator[pa.RecordBatch]:
+        """Outer blocks with all inner ones that reach their keys and are left for them."""
+        numbers = outer.numbers
+        least, greatest = int(outer.low[0]), int(outer.reach.max())
+        for inner in self._pairs.blocks[1 - self._outer].reaching(least, greatest, self._inner_at):
+            met = self._past.met_blocks(self._outer, numbers, inner)
+            if met is None or not met.all():
+                yield from self._pairs.join(self._outer, numbers.tolist(), inner, self._past)
+            self._inner_at = inner + 1
 
 
 class Stamped(Protocol):
@@ -122,7 +187,7 @@ class Stamped(Protocol):
 
 
 def have_not_met(
-    side: int, some: Stamped, at: Array, others: Stamped, others_at: Array, past: Reactive | None
+    side: int, some: Stamped, at: Array, others: Stamped, others_at: Array, past: ReactiveWork | None
 ) -> Array:
     """Of pairs of tuples of a side and of the other, whether they have met neither in memory nor later.
 
@@ -138,10 +203,10 @@ def have_not_met(
     return is_new
 
 
-class _Outer:
+class _OuterBlocks:
     """Outer blocks that come into memory one by one."""
 
-    def __init__(self, side: int, numbers: Sequence[int], tuples: Tuples, reader: BlockReader) -> None:
+    def __init__(self, side: int, numbers: Sequence[int], tuples: MemoryTuples, reader: BlockReader) -> None:
         self.wanted = side, tuple(numbers)
         self._tuples = tuples
         self._reader = reader
