@@ -125,9 +125,9 @@ class Storage:
             )
             for schema, points in zip(schemas, spec.are_points, strict=True)
         )
-        disk_time = DiskTime(options.the_clock, options.disk)
+        disk_time = DiskTime(options.clock, options.disk)
         self.files = tuple(
-            SpillFile(options.spill, partial(disk_time.spend, side)) for side in range(len(schemas))
+            SpillFile(options.folder, partial(disk_time.spend, side)) for side in range(len(schemas))
         )
         self.blocks = tuple(
             Blocks(
@@ -137,7 +137,7 @@ class Storage:
                 file=file,
                 directory=Directory(
                     sizes.directory_chunks,
-                    partial(SpillFile, options.spill, partial(disk_time.spend, -1 - side)),
+                    partial(SpillFile, options.folder, partial(disk_time.spend, -1 - side)),
                 ),
             )
             for side, (tuples, points, file) in enumerate(
@@ -215,16 +215,19 @@ class Storage:
             raise
         tuples.remove(entries)
         self.counters.blocks_flushed += len(blocks) - before
-        while self._is_over() and tuples.close_up():
+        while self._is_over() and self._move_together():
             continue
         self.account()
         return Written(keys, range(before, len(blocks)))
 
     def close_up(self) -> bool:
         """Whether a slot was freed by moving its tuples to where others have left."""
-        done = any(tuples.close_up() for tuples in sorted(self.inputs, key=len, reverse=True))
+        done = self._move_together()
         self.account()
         return done
+
+    def _move_together(self) -> bool:
+        return any(tuples.close_up() for tuples in sorted(self.inputs, key=len, reverse=True))
 
     # The account.
 
