@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from adjoin import arguments
+from adjoin.arguments import local_path, whole_number
+from adjoin.arguments import seconds as seconds_of
 from adjoin.errors import AdjoinError, OptionError, SchemaError, StorageError
 from adjoin.master.device import Cost
 from adjoin.memory.budget import parse_bytes
@@ -18,15 +19,14 @@ Arrival = tuple[str, pa.RecordBatch | None] | Pause
 """The name of an input with a batch of it, or None where it ends; or a pause in which nothing arrives."""
 
 
-@dataclass(frozen=True)
 class SpillOptions:
     """The options that every join of streams takes, validated once.
 
-    Attributes:
+    Args:
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
         block_bytes: Size of a block on disk; by default a small fraction of the memory.
         max_outer: Maximum number of outer blocks in a reactive phase (MaxOuterMem); by default as many as fit
-            in about a tenth of the memory. That memory is set aside when the first reactive phase begins.
+            in a twelfth of the memory. That memory is set aside when the first reactive phase begins.
         least_outer: The number of outer blocks to which `max_outer` may be reduced where memory is small; by
             default it is not reduced.
         max_new: A reactive phase ends when more than this many rows have arrived (MaxNewArr).
@@ -34,50 +34,42 @@ class SpillOptions:
         spill: Directory for blocks that memory cannot hold; by default the system's temporary directory.
         clock: Tells the time; by default the system's clock.
         disk: What reading and writing cost on a simulated clock.
+
+    Attributes:
+        memory_bytes: The budget.
+        block_bytes: Size of a block, if it was given.
+        outer_blocks: The most and the fewest outer blocks of a reactive phase, if they were given.
+        max_new: How many rows end a reactive phase.
+        wait_seconds: How long nothing must arrive before one begins.
+        folder: The directory for blocks, if it was given.
+        clock: Tells the time.
+        disk: What reading and writing cost on it, if it is a simulated one.
     """
 
-    memory: int | str
-    block_bytes: int | None = None
-    max_outer: int | None = None
-    least_outer: int | None = None
-    max_new: int = 1000
-    wait_seconds: float = 0.025
-    spill: str | Path | None = None
-    clock: Clock | None = None
-    disk: Cost | None = None
-
-    def __post_init__(self) -> None:
-        checked = {
-            "max_outer": _whole_or_none("max_outer", self.max_outer),
-            "least_outer": _whole_or_none("least_outer", self.least_outer),
-            "block_bytes": _whole_or_none("block_bytes", self.block_bytes),
-            "max_new": arguments.whole_number("max_new", self.max_new, 0),
-            "wait_seconds": arguments.seconds("wait_seconds", self.wait_seconds),
-            "spill": None if self.spill is None else arguments.local_path(self.spill, "spill"),
-            "clock": self.clock or SystemClock(),
-            "memory": parse_bytes(self.memory),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def memory_bytes(self) -> int:
-        """The budget in bytes."""
-        return parse_bytes(self.memory)
-
-    @property
-    def outer_blocks(self) -> tuple[int, int] | None:
-        """The most and the fewest outer blocks of a reactive phase; None: as the memory allows."""
-        return None if self.max_outer is None else (self.max_outer, self.least_outer or self.max_outer)
-
-    @property
-    def the_clock(self) -> Clock:
-        """The clock that was given, or the system's."""
-        return self.clock or SystemClock()
-
-
-def _whole_or_none(name: str, value: int | None) -> int | None:
-    return None if value is None else arguments.whole_number(name, value, 1)
+    def __init__(
+        self,
+        memory: int | str,
+        block_bytes: int | None = None,
+        max_outer: int | None = None,
+        least_outer: int | None = None,
+        max_new: int = 1000,
+        wait_seconds: float = 0.025,
+        spill: str | Path | None = None,
+        clock: Clock | None = None,
+        disk: Cost | None = None,
+    ) -> None:
+        self.outer_blocks: tuple[int, int] | None = None
+        if max_outer is not None:
+            most = whole_number("max_outer", max_outer, 1)
+            fewest = most if least_outer is None else whole_number("least_outer", least_outer, 1)
+            self.outer_blocks = most, fewest
+        self.block_bytes = None if block_bytes is None else whole_number("block_bytes", block_bytes, 1)
+        self.max_new = whole_number("max_new", max_new, 0)
+        self.wait_seconds = seconds_of("wait_seconds", wait_seconds)
+        self.folder = None if spill is None else local_path(spill, "spill")
+        self.memory_bytes = parse_bytes(memory)
+        self.clock = clock or SystemClock()
+        self.disk = disk
 
 
 @dataclass
@@ -142,7 +134,7 @@ class StreamJoin(Operator):
 
     def idle(self, seconds: float) -> Iterator[pa.RecordBatch]:
         """Let this much time pass on the operator's clock while nothing arrives."""
-        return self._alone(self._idle(arguments.seconds("seconds", seconds)))
+        return self._alone(self._idle(seconds_of("seconds", seconds)))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """End all inputs and return the remaining results."""

@@ -83,7 +83,7 @@ class SpillingJoin(StreamJoin):
         self._policy = policy
         self._reactive = reactive
         self.counters = storage.counters
-        self._clock = storage.options.the_clock
+        self._clock = storage.options.clock
         self._wait_seconds = storage.options.wait_seconds
         self._max_new = storage.options.max_new
         self._buffer: deque[tuple[int, pa.RecordBatch]] = deque()

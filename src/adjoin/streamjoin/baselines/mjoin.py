@@ -18,6 +18,7 @@ from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.baselines.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.manyway.many_join import ManyJoin, reactive_memory
 from adjoin.streamjoin.manyway.spec import ManyInputs
+from adjoin.streamjoin.memory.ordered_index import Entries
 
 
 class MJoin(SpillingJoin):
@@ -85,10 +86,10 @@ class CoordinatedFlush(PartitionPolicy):
 
 
 class RandomFlush(FlushPolicy):
-    """Flushes tuples of a random input, by lot.
+    """Flushes pseudo-random tuples of a pseudo-random input.
 
     Args:
-        seed: Of the lots.
+        seed: Of the choice.
     """
 
     def __init__(self, seed: int) -> None:
@@ -98,12 +99,18 @@ class RandomFlush(FlushPolicy):
         """A block of them; an input with more tuples is more likely."""
         tuples = np.array([len(tuples) for tuples in shortage.inputs])
         side = int(self._random.choice(len(tuples), p=tuples / tuples.sum()))
-        yield Leaving(side, shortage.inputs[side].index.sample(shortage.rows[side], self._random))
+        yield Leaving(side, self._sample(shortage.inputs[side].index.all(), shortage.rows[side]))
+
+    def _sample(self, entries: Entries, count: int) -> Entries:
+        first, second = entries
+        chosen = np.sort(self._random.choice(entries.size, min(count, entries.size), replace=False))
+        in_first = chosen < len(first)
+        return Entries(first[chosen[in_first]], second[chosen[~in_first] - len(first)])
 
     def to_json(self) -> dict[str, Any]:
-        """What must be known to go on."""
+        """The state for a snapshot."""
         return {"random": self._random.bit_generator.state}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self._random.bit_generator.state = saved["random"]

@@ -190,14 +190,6 @@ class OrderedIndex:
         )
         return Entries(*map(np.sort, chosen))
 
-    def sample(self, count: int, random: np.random.Generator) -> "Entries":
-        """Tuples by lot, at most so many."""
-        first, second = self.all()
-        total = len(first) + len(second)
-        chosen = np.sort(random.choice(total, min(count, total), replace=False))
-        in_first = chosen < len(first)
-        return Entries(first[chosen[in_first]], second[chosen[~in_first] - len(first)])
-
     def start_clock(self, share: float) -> None:
         """Let the hand begin behind this share of the tuples."""
         run = max(self._runs, key=len)
