@@ -59,6 +59,7 @@ def streams(name: str) -> TwoStreams | FourStreams:
 
 CHILD = """
 import os, sys, time
+from pathlib import Path
 import pyarrow as pa
 from tests.unit.streamjoin.test_killed import STEPS, streams
 
