@@ -94,7 +94,7 @@ class Line(SimulatedClock):
         for _ in range(6):  # what is set aside depends a little on the whole
             with make(memory=memory_bytes, **options) as join:
                 sizes = join._storage.sizes
-                aside = sizes.all_notes_bytes + sizes.work_bytes + sizes.reading_bytes
+                aside = sizes.all_notes_bytes + sizes.work_bytes + sizes.reactive_bytes
             memory_bytes = int((tuples_bytes + aside) / (1 - INPUT_SHARE * self._offers))
         join = make(memory=memory_bytes, wait_seconds=WAIT_SECONDS, clock=self, disk=papers_disk(), **options)
         join._makes_room_for_reactive_phases()  # else tuples would have that until the first reactive phase

@@ -21,16 +21,18 @@ class MINER(SpillingJoin):
     """Joins any number of streams in bounded memory, with as many results as possible while they arrive.
 
     How it works: see `SpillingJoin` for the phases. Every input has an ordered index for each of its join
-    attributes. A row that arrives asks one relation after the other, the most selective condition first, and
-    stops at the first that has nothing for it; no intermediate results are stored. When memory is full,
-    tuples of the largest input leave: of all regions of all its attributes, those of the region that was in
-    the fewest results for its size. While nothing arrives, blocks of one relation on disk are joined with all
-    combinations of blocks of the others, one after the other.
+    attributes. An arriving row probes one relation after the other, the most selective condition first, and
+    stops at the first that has no match for it; no intermediate results are stored. *Flush policy*
+    (`ThreeRegions`): tuples of the largest input leave, from the region, of all regions of all its
+    attributes, that was in the fewest results per tuple. *Reactive phase* (`ManyNestedLoops`): blocks of one
+    relation are joined with all combinations of blocks of the others, one after the other.
 
     Args:
         relations: The schema of every input, by name.
-        on: Conditions such as "r1.a = r2.b", "abs(r1.a - r2.b) <= 5" or "r2.c between r1.a and r1.b".
-        memory: Budget of the whole operator.
+        on: Conditions such as "r1.a = r2.b", "abs(r1.a - r2.b) <= 5" or "r2.c between r1.a and r1.b". They
+            must connect the relations as a tree; several equalities of the same two relations are a key of
+            several columns.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
         seed: The clocks start at pseudo-random positions.
         columns: Columns of the results, `<relation>_<column>`; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
@@ -49,8 +51,8 @@ class MINER(SpillingJoin):
         [('ink', 'Bob'), ('pen', 'Ada')]
 
     Cost:
-        Time O(log n) for each relation to find the matches of a row among n tuples. Cleanup reads every
-        relation once for each memory full of those before it, the smallest first.
+        Time O(log n) for each relation to find the matches of a row among n tuples. The cleanup phase reads
+        every relation once for each memory full of those before it, the smallest first.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on
@@ -60,20 +62,20 @@ class MINER(SpillingJoin):
         symbol       meaning                              here
         ============ ==================================== ==========================
         LocalJoins   matches along a condition            ProbeOrder
-        JoinedOuter  outer blocks that are through        Box.joined
-        JoinedInner  inner blocks they are joined with    Box.joined
-        CurrInner    inner block that comes next          Box.at
+        JoinedOuter  outer blocks that have been joined   Box.joined
+        JoinedInner  inner blocks they were joined with   Box.joined
+        CurrInner    next inner block                     Box.at
         ============ ==================================== ==========================
 
     Departures:
         - Departures of `DINER`.
-        - A join bit is set by a match along its attribute, whether or not that leads to a result.
-        - Selectivities are forgotten slowly, instead of being zeroed at every flush.
-        - Any tree of relations, not chains alone; attributes with the same keys share an index.
-        - An inner block is reduced to the tuples that match; where there are none, the blocks behind it are
-          not read for it.
-        - Cleanup does not go on with loops over blocks, whose number is a product: it keeps the matching
-          tuples of one relation after the other.
+        - A join bit is set by a match along its attribute, whether or not it leads to a result.
+        - Selectivities fade, instead of being zeroed at every flush.
+        - Any tree of relations, not only chains; attributes with the same keys share an index.
+        - Of an inner block only the tuples that match are kept; if there are none, blocks of the relations
+          after it are not read.
+        - The cleanup phase does not loop over combinations of blocks, whose number is a product: it keeps the
+          matching tuples of one relation after the other.
     """
 
     def __init__(

@@ -256,11 +256,11 @@ class SpillingJoin(StreamJoin):
     def _begin_cleanup(self) -> Cleanup:
         storage = self._storage
         self._reactive.close()
-        storage.budget.set("reading", 0)
+        storage.budget.set("reactive", 0)
         if storage.has_blocks:  # else all tuples have met in memory
             self._write_all()
         cleanup = self._tuple_join.cleanup(self._reactive)
-        storage.budget.set("reading", storage.budget.free_bytes)
+        storage.budget.set("reactive", storage.budget.free_bytes)
         return cleanup
 
     def _write_all(self) -> None:

@@ -20,8 +20,8 @@ class ResultBuilder:
 
     Args:
         spec: The join.
-        slots: Where the tuples of each input lie.
-        limit_bytes: Size of a batch, unless a single row is larger.
+        slots: The slots with the tuples of each input.
+        limit_bytes: Maximum size of a batch, unless a single row is larger.
     """
 
     def __init__(self, spec: TwoInputs, slots: Sequence[RowSlots], limit_bytes: int) -> None:
@@ -78,7 +78,7 @@ class ResultBuilder:
 
 
 class Others(Protocol):
-    """Tuples of the other input, one for each pair."""
+    """Tuples of the other input, one per pair."""
 
     def chosen(self, pairs: Array) -> "Others":
         """Those of these pairs."""
@@ -120,7 +120,7 @@ class InSlots:
 
 
 class InBatch:
-    """Tuples that are rows of a batch."""
+    """Tuples given as rows of a batch."""
 
     def __init__(self, batch: pa.RecordBatch, sizes: Array | int, rows: Array) -> None:
         self._batch = batch
@@ -142,6 +142,6 @@ class InBatch:
 
 
 def sizes_of(batch: pa.RecordBatch) -> Array | int:
-    """Bytes of each row of a batch, or of every one where all take the same."""
+    """Bytes of each row of a batch; one number if all rows have the same size."""
     sizes = row_sizes.sizes_of(batch)
     return sizes if sizes is not None else row_sizes.fixed_row_bytes(batch.schema)

@@ -1,4 +1,4 @@
-"""The state of a join outside of its process."""
+"""Snapshots: the state of a join as named values that outlive its process."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,16 +72,16 @@ def _checksum(value: bytes) -> str:
 
 
 class Snapshot:
-    """What `dump` gave, in any order of names, checked to be whole.
+    """The values that `dump` returned, in any order, checked to be complete.
 
     Args:
-        values: The named values; more than these are ignored.
+        values: The named values; others are ignored.
 
     Raises:
         CorruptionError: A value is missing, or is not the one that was written.
 
     Attributes:
-        facts: Those given to `dump`.
+        facts: The facts that were given to `dump`.
     """
 
     def __init__(self, values: Iterable[tuple[str, bytes]]) -> None:
@@ -98,7 +98,7 @@ class Snapshot:
                 )
 
     def check(self, identity: Mapping[str, Any]) -> None:
-        """Raise an error that names the difference if it is of another join."""
+        """Raise an error that names the difference if the snapshot is of another join."""
         saved = self.facts["join"]
         for fact in (*identity, *(fact for fact in saved if fact not in identity)):
             here, there = identity.get(fact), saved.get(fact)
@@ -110,7 +110,7 @@ class Snapshot:
                 )
 
     def load(self, spec: JoinSpec, storage: Storage) -> None:
-        """Put tuples and blocks where they belong."""
+        """Restore tuples and blocks."""
         sides = zip(spec.names, storage.inputs, storage.blocks, strict=True)
         for number, (side, tuples, written) in enumerate(sides):
             for value in self._all(f"{side}/block/"):

@@ -275,7 +275,7 @@ class Storage:
     @property
     def missing_reactive_bytes(self) -> int:
         """What has yet to be set aside for reactive phases; nothing once there was one."""
-        return self.sizes.reading_bytes - self.budget.account("reading")
+        return self.sizes.reactive_bytes - self.budget.account("reactive")
 
     def reserve_for_reactive_phases(self, *, has_flushed: bool) -> None:
         """Set memory aside for reactive phases: all of it, or after a flush as much as there is."""
@@ -283,7 +283,7 @@ class Storage:
         if has_flushed:
             spare_bytes = self.budget.free_bytes - self._spare_bytes - self._unused_input_bytes
             more_bytes = min(more_bytes, max(spare_bytes, 0))
-        self.budget.add("reading", more_bytes)
+        self.budget.add("reactive", more_bytes)
 
     def close(self) -> None:
         """Release files and memory."""

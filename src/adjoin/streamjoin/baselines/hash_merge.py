@@ -27,26 +27,26 @@ from adjoin.streamjoin.baselines.run_merging import RunMerging
 from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 _BALANCE = 1 / 16
-"""By so much of the tuples in memory one input may have more than the other."""
+"""The share of the tuples in memory by which one input may have more than the other."""
 
 
 class HashMergeJoin(SpillingJoin):
-    """Joins two streams in bounded memory; both sides of a partition make room.
+    """Joins two streams in bounded memory; both sides of a partition leave.
 
-    How it works: see `SpillingJoin` for the phases. When memory is full, a partition of both inputs is
-    written, a large one that leaves the inputs balanced. While nothing arrives, sorted runs of a partition
-    are merged, and joined on the way.
+    How it works: see `SpillingJoin` for the phases. When memory is full, a hash partition of both inputs is
+    written: the largest one that leaves the inputs balanced. While nothing arrives, sorted runs of a
+    partition are merged, and joined in the process.
 
     Args:
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
-        fan_in: Most runs that are merged at a time (F); by default 10, fewer in a small memory.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
+        fan_in: Maximum number of runs merged at a time (F); by default 10, fewer in a small memory.
         max_outer: Refused: the size of a merge is its fan-in.
         within, between: Refused: this join matches equal keys alone.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results; all by default. Their order does not matter.
+        columns: Columns of the results, in the order of all of them; all by default.
         block_bytes, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:
@@ -54,10 +54,10 @@ class HashMergeJoin(SpillingJoin):
         Results, ICDE 2004.
 
     Departures:
-        - Which tuples have met is known from their moments as well as from their runs, so that it does not
+        - Which tuples have been joined is known from their moments as well as from their runs, so it does not
           matter whether both sides of a partition could be written.
         - A key with more tuples than a merge can hold is joined by reading ahead.
-        - What is left at the end is joined as in `DINER`.
+        - The cleanup phase is that of `DINER`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class BalancedPair(PartitionPolicy):
     """Flushes a partition of both sides: the largest of those after which memory is balanced."""
 
     def choose(self, shortage: Shortage) -> Iterator[Leaving]:
-        """All its tuples, about so many at a time."""
+        """All its tuples, about a block at a time."""
         more_left = self.tuples[LEFT] - self.tuples[RIGHT]
         imbalance = abs(more_left.sum() - more_left)
         limit = max(abs(more_left.sum()), _BALANCE * self.tuples.sum())

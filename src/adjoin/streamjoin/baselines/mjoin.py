@@ -22,17 +22,17 @@ from adjoin.streamjoin.memory.ordered_index import Entries
 
 
 class MJoin(SpillingJoin):
-    """Joins any number of streams in bounded memory; what leaves does not depend on what it brings.
+    """Joins any number of streams in bounded memory; which tuples leave does not depend on their matches.
 
-    How it works: see `SpillingJoin` for the phases. A row that arrives asks one relation after the other, the
-    most selective condition first. Where all relations are joined on one key, the largest hash bucket leaves
-    memory when it is full, in all inputs together (*coordinated flush*). For other joins random tuples leave
-    (the *naive extension*). Nothing is done while nothing arrives.
+    How it works: see `SpillingJoin` for the phases. An arriving row probes one relation after the other, the
+    most selective condition first. If all relations are joined on one key, the largest hash bucket leaves a
+    full memory, in all inputs together (*coordinated flush*). In other joins pseudo-random tuples leave (the
+    *naive extension*). There is no reactive phase.
 
     Args:
         relations: The schema of every input, by name.
         on: Conditions such as "r1.a = r2.b".
-        memory: Budget of the whole operator.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
         seed: Of the pseudo-random choice of tuples.
         columns: Columns of the results, `<relation>_<column>`; all by default.
         max_outer: Refused: there are no reactive phases.
@@ -43,7 +43,7 @@ class MJoin(SpillingJoin):
         Information Sources, VLDB 2003.
 
     Departures:
-        - What is left at the end is joined as in `MINER`.
+        - The cleanup phase is that of `MINER`.
     """
 
     def __init__(

@@ -20,24 +20,25 @@ from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 _STATE_BYTES = 32
-"""Of a tuple as it is kept: moments and keys."""
+"""Of a stored tuple: moments and keys."""
 
 
 class ProgressiveMergeJoin(SpillingJoin):
-    """Joins two streams in bounded memory, with results each time that memory is full.
+    """Joins two streams in bounded memory, with results each time memory is full.
 
-    How it works: rows are kept as they come. When memory is full, what is there of both inputs is joined and
-    written in the order of the keys. All else waits until both inputs have ended.
+    How it works: see `SpillingJoin` for the phases, but rows are kept without being joined. When memory is
+    full, the tuples of both inputs are joined with each other and all written, in the order of their keys.
+    Everything else is left to the cleanup phase.
 
     Args:
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
         within: Band join: right key between left key - within and left key + within.
         between: Range join: right key between these two left columns; `on` names the right key.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results; all by default. Their order does not matter.
+        columns: Columns of the results, in the order of all of them; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:
@@ -45,9 +46,9 @@ class ProgressiveMergeJoin(SpillingJoin):
         Algorithm, VLDB 2002.
 
     Departures:
-        - The memory is not divided in two halves: the inputs share it as they come.
-        - What is left at the end is joined as in `DINER`, with blocks in the order of their keys; this reads
-          every block about once, so that runs need not be merged first.
+        - The memory is not divided in two halves: the inputs share it as they arrive.
+        - The cleanup phase is that of `DINER`, with blocks in the order of their keys; it reads every block
+          about once, so that runs need not be merged first.
     """
 
     def __init__(

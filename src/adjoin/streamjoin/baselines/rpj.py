@@ -1,4 +1,4 @@
-"""RPJ: tuples leave whose partition is least likely to come from the other input."""
+"""RPJ: the tuples leave whose partition is least likely to arrive from the other input."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,23 +31,23 @@ from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
 class RPJ(SpillingJoin):
-    """Joins two streams in bounded memory; it keeps what the arrivals of the other input will ask for.
+    """Joins two streams in bounded memory; it keeps the tuples that arrivals are most likely to match.
 
-    How it works: see `SpillingJoin` for the phases. How likely the next row is to come from each input and
-    to lie in each partition is estimated from the arrivals. When memory is full, tuples leave that the least
-    likely rows would match. While nothing arrives, that task is done which promises most pairs for each
-    block: a partition on disk with memory, as in `XJoin`, or a merge of runs, as in `HashMergeJoin`.
+    How it works: see `SpillingJoin` for the phases. The probability that the next row belongs to an input and
+    a partition is estimated from the arrivals. When memory is full, the tuples leave that the least likely
+    rows would match. While nothing arrives, the task is done that promises the most pairs per block: joining
+    a partition on disk with memory, as in `XJoin`, or merging runs, as in `HashMergeJoin`.
 
     Args:
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
-        fan_in: Most runs that are merged at a time (F); by default 10, fewer in a small memory.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
+        fan_in: Maximum number of runs merged at a time (F); by default 10, fewer in a small memory.
         max_outer: Refused: the size of a merge is its fan-in.
         within, between: Refused: this join matches equal keys alone.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results; all by default. Their order does not matter.
+        columns: Columns of the results, in the order of all of them; all by default.
         block_bytes, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:
@@ -55,11 +55,11 @@ class RPJ(SpillingJoin):
         Rate-based Optimization, SIGMOD 2005.
 
     Departures:
-        - A partition leaves a block at a time, and none that has less than half a block: unlikely ones would
-          be written a few tuples at a time.
-        - Arrivals are forgotten slowly, by half in about the time in which memory fills anew.
-        - A task's promise is the number of pairs that it would see, with the same chance of a match each.
-        - What is left at the end is joined as in `DINER`.
+        - A partition leaves a block at a time, and only if it has at least half a block: otherwise unlikely
+          ones would be written a few tuples at a time.
+        - Arrivals fade: they lose half their weight in about the time in which memory fills again.
+        - What a task promises is the number of pairs that it would compare, each equally likely to match.
+        - The cleanup phase is that of `DINER`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class LeastLikely(PartitionPolicy):
         self.arrivals: Array = np.zeros((2, partitions.count))
 
     def added(self, side: int, keys: KeyIntervals) -> None:
-        """Count them, in memory and among the arrivals."""
+        """Count these tuples, in memory and among the arrivals."""
         super().added(side, keys)
         low, _ = keys[0]
         held = int(self.tuples.sum())
@@ -116,7 +116,7 @@ class LeastLikely(PartitionPolicy):
         self.arrivals[side] += self.count(low)
 
     def choose(self, shortage: Shortage) -> Iterator[Leaving]:
-        """A block of that partition; half a block at least, unless no partition has so many tuples."""
+        """A block of that partition; at least half a block, unless no partition has that many tuples."""
         there = self.tuples.copy()
         if shortage.preferred is not None:
             there[1 - shortage.preferred] = 0
@@ -127,17 +127,17 @@ class LeastLikely(PartitionPolicy):
         yield Leaving(side, shortage.inputs[side].index.between(*bounds, shortage.rows[side]))
 
     def to_json(self) -> dict[str, Any]:
-        """What must be known to go on."""
+        """The state for a snapshot."""
         return {**super().to_json(), "arrivals": self.arrivals.tolist()}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         super().restore(saved)
         self.arrivals[:] = saved["arrivals"]
 
 
 class BestTask(ReactiveWork):
-    """Probes or merges, whichever promises more pairs for each block."""
+    """Probes or merges, whichever promises more pairs per block."""
 
     def __init__(self, pairs: PairJoin, policy: PartitionPolicy, fan_in: int, notes_bytes: int) -> None:
         self._probing = Probing(pairs, policy, notes_bytes // 2)
@@ -146,24 +146,24 @@ class BestTask(ReactiveWork):
 
     @property
     def is_interrupted(self) -> bool:  # type: ignore[override]
-        """Whether either was."""
+        """Whether either was interrupted."""
         return self._probing.is_interrupted or self._merging.is_interrupted
 
     def arrived(self, side: int, low: Array) -> None:
-        """Only what is in memory is probed."""
+        """Tell the probing, which joins what is in memory."""
         self._probing.arrived(side, low)
 
     def flushed(self, side: int, blocks: range) -> None:
-        """Both must know."""
+        """Tell both."""
         self._probing.flushed(side, blocks)
         self._merging.flushed(side, blocks)
 
     def has_more(self) -> bool:
-        """Whether either has."""
+        """Whether either has something to do."""
         return self._probing.has_more() or self._merging.has_more()
 
     def work(self) -> Iterator[pa.RecordBatch]:
-        """The task that promises most."""
+        """Do the task that promises most."""
         if self._probing.is_interrupted:
             yield from self._probing.work()
         elif self._merging.is_interrupted or self._merges():
@@ -188,11 +188,11 @@ class BestTask(ReactiveWork):
         return self._probing.met_tuples(side, low, arrived, left, other_left)
 
     def to_json(self) -> dict[str, Any]:
-        """What must be known to go on."""
+        """The state for a snapshot."""
         return {"probing": self._probing.to_json(), "merging": self._merging.to_json()}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self._probing.restore(saved["probing"])
         self._merging.restore(saved["merging"])
 

@@ -1,4 +1,4 @@
-"""Hash-merge join's second phase: sorted runs of a partition become one, and are joined on the way."""
+"""The merging phase of hash-merge join: sorted runs of a partition become one, and are joined meanwhile."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -25,15 +25,15 @@ from adjoin.streamjoin.twoway.pair_join import PairJoin, have_not_met
 _LEAST = np.iinfo(np.int64).min
 _SPAN = (np.int32, 2)
 _GROUP = np.dtype([("number", np.int32), ("partition", np.int32), ("left", *_SPAN), ("right", *_SPAN)])
-"""A run of each side, from a block up to another, that have been joined with each other; one may be empty."""
+"""A run of each side, as a range of blocks, that have been joined with each other; one may be empty."""
 _LEAST_GROUPS = 16
 _COPIES = 4
-"""Of the list: itself, while it changes, and while the best partition is looked for."""
+"""Of the list of groups: itself, while it changes, and while the best partition is found."""
 
 
 @dataclass
 class _Cursor:
-    """How far a run was read: its next block, and the greatest key so far."""
+    """How far a run has been read: its remaining blocks, and the greatest key so far."""
 
     run: range
     key: int = _LEAST
@@ -45,7 +45,7 @@ class _Cursor:
 
 @dataclass
 class _Pool:
-    """Tuples of one side that were read and not yet written, in the order of their keys."""
+    """Tuples of one side that have been read but not written, in the order of their keys."""
 
     rows: pa.RecordBatch
     low: Array
@@ -70,22 +70,22 @@ class _Pool:
 
 
 class RunMerge:
-    """Sorted runs become one run of each side.
+    """Merges sorted runs into one run of each side.
 
-    Blocks are read in the order of their keys. Each is joined with the tuples of the other side that were
-    read before and may still have partners; what is complete is written.
+    Blocks are read in the order of their keys. Each is joined with the tuples of the other side that have
+    been read and may still have matches; tuples that cannot are written.
 
-    A key with more tuples than memory holds is joined by reading ahead: blocks of the other side that have
-    it are read for the tuples that must go, and once more in their turn.
+    A key with more tuples than memory holds is joined by reading ahead: the blocks of the other side that
+    have it are read for the tuples that must be written, and read again in their turn.
 
     Args:
         pairs: Reads blocks.
         runs: The runs of each side.
-        group: The number of the group that results.
-        past: Knows pairs that have met in another way than in memory or in a group.
+        group: The number of the resulting group.
+        past: Knows which pairs have been joined in other ways than in memory or in a group.
 
     Attributes:
-        written: The run of each side that results.
+        written: The resulting run of each side.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RunMerge:
         ]
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """All results; after an error it goes on where it was."""
+        """All results; after an error, the next call continues where this one stopped."""
         while True:
             if self._ahead is not None:
                 yield from self._make_room()
@@ -145,7 +145,7 @@ class RunMerge:
     def _join(
         self, side: int, block: Block, rows: pa.RecordBatch, group: int, count: int
     ) -> Iterator[pa.RecordBatch]:
-        """A block with the first so many tuples of the other side."""
+        """Join a block with the first `count` tuples of the other side."""
         pool = self._pools[1 - side]
         sizes, pool_sizes = sizes_of(rows), sizes_of(pool.rows)
         begin, many = overlap_ranges(pool.low[:count], pool.low[:count], block.low, block.low)
@@ -161,16 +161,16 @@ class RunMerge:
                 yield from (b for b, _ in self._pairs.results.pairs(side, rows, sizes, owner, others))
 
     def _frontier(self, side: int) -> int | None:
-        """What will still be read of a side has this key or a greater one; None if nothing will."""
+        """The least key that may still be read of a side; None if there is nothing left to read."""
         return min((cursor.key for cursor in self._cursors[side] if cursor.has_more), default=None)
 
     def _in_order(self, side: int) -> int:
-        """How many tuples of a side come before all that will be read of it."""
+        """How many tuples of a side precede all that are still to be read."""
         frontier, low = self._frontier(side), self._pools[side].low
         return len(low) if frontier is None else int(np.searchsorted(low, frontier, "right"))
 
     def _write_complete(self, side: int) -> None:
-        """Write tuples that will meet no more others, whole blocks at a time unless all was read."""
+        """Write tuples without further matches; only full blocks, unless everything has been read."""
         count, other = self._in_order(side), self._frontier(1 - side)
         if other is not None:
             count = min(count, int(np.searchsorted(self._pools[side].low, other, "left")))
@@ -180,7 +180,7 @@ class RunMerge:
         return sum(int(row_bytes(pool.rows).sum()) for pool in self._pools) > self._most_bytes
 
     def _make_room(self) -> Iterator[pa.RecordBatch]:
-        """Join tuples with those that would have come later, and write them."""
+        """Join tuples with those that would have been read later, and write them."""
         if self._ahead is None:
             counts = [self._in_order(side) for side in (LEFT, RIGHT)]
             side = LEFT if counts[LEFT] >= counts[RIGHT] else RIGHT
@@ -201,7 +201,7 @@ class RunMerge:
         self._ahead = None
 
     def _write(self, side: int, count: int, *, whole: bool) -> None:
-        """Write the first tuples of a side; the last block only if it need not be `whole`."""
+        """Write the first tuples of a side, omitting the last block if blocks must be `whole`."""
         pool, blocks = self._pools[side], self._pairs.blocks[side]
         sizes = row_bytes(pool.rows)[:count] + blocks.key_bytes + MOMENT_BYTES
         room = self._pairs.storage.inputs[side].slots.room_bytes
@@ -229,15 +229,17 @@ class _Task:
 
 
 class RunMerging(ReactiveWork):
-    """A unit of work merges some runs of a partition: they become one group, with one run on each side.
+    """Merges runs on disk.
+
+    A unit of work merges some runs of a partition into one group, with one run of each side.
 
     Args:
         pairs: Reads blocks.
         partitions: The partitions.
-        fan_in: Most runs of a unit of work (F).
-        notes_bytes: For the list of groups. When it is full, the one that is longest in it is forgotten: its
-            blocks wait for the end.
-        past: Knows pairs that have met in another way.
+        fan_in: Maximum number of runs of a unit of work (F).
+        notes_bytes: For the list of groups. When it is full, the oldest group is forgotten: its blocks are
+            left to the cleanup phase.
+        past: Knows which pairs have been joined in another way.
     """
 
     def __init__(
@@ -261,11 +263,11 @@ class RunMerging(ReactiveWork):
 
     @property
     def is_interrupted(self) -> bool:  # type: ignore[override]
-        """Whether a merge has not come to its end."""
+        """Whether a merge was interrupted."""
         return self._task is not None
 
     def flushed(self, side: int, blocks: range) -> None:
-        """Blocks of one partition were written: they continue a run, or are a new group."""
+        """Blocks of one partition were written: they extend a run, or form a new group."""
         low, _ = self._pairs.blocks[side].reach_of(blocks.start)
         partition = self._partitions.of_key(low)
         last = self._groups[-1] if len(self._groups) else None
@@ -290,10 +292,10 @@ class RunMerging(ReactiveWork):
         return self._next_group - 1
 
     def best(self) -> tuple[int, float]:
-        """A partition with many pairs of blocks that have not met; -1 if there is none.
+        """The partition with the most pairs of blocks that have not been joined, for its size; -1: none.
 
         Returns:
-            The partition, and how many such pairs its next merge joins for each block that it handles.
+            The partition, and how many such pairs its next merge joins per block.
         """
         left, right = (_lengths(self._groups, side) for side in (LEFT, RIGHT))
         totals = [
@@ -307,7 +309,7 @@ class RunMerging(ReactiveWork):
         return partition, _promise(self._groups[self._some(partition)])
 
     def _some(self, partition: int) -> Array:
-        """Small groups, with tuples of both sides, with no more runs than the fan-in."""
+        """Small groups of a partition, with tuples of both sides and no more runs than the fan-in."""
         there = np.flatnonzero(self._groups["partition"] == partition)
         groups = self._groups[there]
         blocks = _lengths(groups, LEFT) + _lengths(groups, RIGHT)
@@ -321,11 +323,11 @@ class RunMerging(ReactiveWork):
         return some
 
     def has_more(self) -> bool:
-        """Whether there are runs of both sides that have not met."""
+        """Whether any runs of both sides have not been joined."""
         return self.is_interrupted or self.best()[0] >= 0
 
     def work(self) -> Iterator[pa.RecordBatch]:
-        """Merge where most is to be expected."""
+        """Do the merge that promises most, or resume it."""
         if self._task is None:
             some = self._some(self.best()[0])
             groups = self._groups[some]
@@ -343,13 +345,13 @@ class RunMerging(ReactiveWork):
         self._task = None
 
     def met_blocks(self, side: int, blocks: Array, other: int) -> Array:
-        """Those of the same group."""
+        """Blocks of the same group have been joined."""
         group = self._pairs.blocks[1 - side].group_of(other)
         met: Array = (self._groups_of(side, blocks) == group) & (group >= 0)
         return met
 
     def _groups_of(self, side: int, blocks: Array) -> Array:
-        """The groups of these blocks; the same ones are asked for again and again."""
+        """The groups of these blocks; cached, since the same blocks are looked up repeatedly."""
         asked = side, self._next_group, blocks.tobytes()
         if self._known is None or self._known[0] != asked:
             self._known = asked, self._pairs.blocks[side].groups(blocks.tolist())
@@ -363,7 +365,7 @@ class RunMerging(ReactiveWork):
         return {"groups": groups, "next_group": self._next_group}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self._next_group = saved["next_group"]
         groups = [(number, partition, (a, b), (c, d)) for number, partition, a, b, c, d in saved["groups"]]
         self._groups = np.array(groups, _GROUP)

@@ -19,7 +19,7 @@ from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
 class SymmetricHashJoin(SpillingJoin):
-    """Joins two streams that fit in memory; every result comes as soon as its rows are there.
+    """Joins two streams that fit in memory; every result is returned as soon as its rows have arrived.
 
     Raises a `BudgetError` when the memory is full.
 
@@ -27,10 +27,10 @@ class SymmetricHashJoin(SpillingJoin):
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
         within, between: Refused: this join matches equal keys alone.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results; all by default. Their order does not matter.
+        columns: Columns of the results, in the order of all of them; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Cost:

@@ -21,20 +21,20 @@ from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
 class XJoin(SpillingJoin):
-    """Joins two streams in bounded memory; the larger partitions make room.
+    """Joins two streams in bounded memory; the largest partitions leave.
 
     How it works: see `SpillingJoin` for the phases. When memory is full, the largest hash partition of either
-    input is written. While nothing arrives, a partition on disk is joined with what the other input has of it
-    in memory.
+    input is written. While nothing arrives, a partition on disk is joined with the tuples of that partition
+    that the other input has in memory.
 
     Args:
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
         within, between: Refused: this join matches equal keys alone.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results; all by default. Their order does not matter.
+        columns: Columns of the results, in the order of all of them; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:
@@ -42,9 +42,9 @@ class XJoin(SpillingJoin):
         23(2), 2000.
 
     Departures:
-        - The partition that is joined next is the one with most pairs to be expected for each block, instead
-          of one above a threshold.
-        - What is left at the end is joined as in `DINER`.
+        - The partition that is joined next is the one with the most expected pairs per block, instead of one
+          above a threshold.
+        - The cleanup phase is that of `DINER`.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LargestPartition(PartitionPolicy):
     """Flushes the largest partition of either side."""
 
     def choose(self, shortage: Shortage) -> Iterator[Leaving]:
-        """All its tuples, about so many at a time."""
+        """All its tuples, about a block at a time."""
         tuples = self.tuples
         if shortage.preferred is not None:
             tuples = tuples * (np.arange(2) == shortage.preferred)[:, None]

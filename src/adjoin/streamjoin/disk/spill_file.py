@@ -57,14 +57,14 @@ class DiskTime:
 
 
 class SpillFile:
-    """A file of blocks, which nobody else sees: it has no name once it is open.
+    """A private file of blocks: it has no name once it is open.
 
     Args:
-        folder: Where it lies; the system's folder for temporary files by default.
-        spend: Is told where every read and write begins and ends, so that a simulated disk can let time pass.
+        folder: Its directory; by default the system's temporary directory.
+        spend: Called with the range of every read and write, so that a simulated disk can let time pass.
 
     Attributes:
-        bytes: Its length.
+        bytes: Its size.
     """
 
     def __init__(
@@ -80,20 +80,20 @@ class SpillFile:
         self.bytes = 0
 
     def append(self, block: Array) -> tuple[int, int]:
-        """Write a block; returns where it begins, and its checksum.
+        """Append a block; returns its offset and checksum.
 
         Raises:
-            StorageError: There is no room; nothing has changed, and it can be tried again.
+            StorageError: The disk is full; nothing has changed, and the call can be repeated.
         """
         begin = self.bytes
         self.write(begin, block)
         return begin, int(hash_bytes(block, 0, len(block)))
 
     def write(self, begin: int, block: Array) -> None:
-        """Write a block at this place.
+        """Write a block at this offset.
 
         Raises:
-            StorageError: There is no room; it can be tried again.
+            StorageError: The disk is full; the call can be repeated.
         """
         left = block.data
         try:
@@ -101,13 +101,14 @@ class SpillFile:
                 left = left[os.pwrite(self._file.fileno(), left, begin + len(block) - len(left)) :]
         except OSError as error:
             raise StorageError(
-                f"cannot write {len(block):,} bytes to {self._folder}: {error.strerror}; make room and go on"
+                f"cannot write {len(block):,} bytes to {self._folder}: {error.strerror}; make room and "
+                "continue"
             ) from error
         self.bytes = max(self.bytes, begin + len(block))
         self._spend(begin, begin + len(block))
 
     def read(self, begin: int, target: Array, checksum: int) -> None:
-        """Fill `target` with the block that begins there.
+        """Fill `target` with the block at this offset.
 
         Raises:
             CorruptionError: It is not the block that was written.
@@ -117,10 +118,10 @@ class SpillFile:
             raise CorruptionError(f"a spilled block at byte {begin} is damaged; join the inputs again")
 
     def fill(self, begin: int, target: Array) -> None:
-        """Fill `target` with the bytes that begin there.
+        """Fill `target` with the bytes at this offset.
 
         Raises:
-            CorruptionError: There are fewer.
+            CorruptionError: The file is too short.
         """
         left = target.data
         while left:
@@ -134,23 +135,23 @@ class SpillFile:
         self._spend(begin, begin + len(target))
 
     def close(self) -> None:
-        """Give the room on disk back."""
+        """Release the disk space."""
         self._file.close()
 
 
 class Directory:
-    """Entries by number, in chunks: those that were used last in memory, all others in a file.
+    """Entries of blocks by number, in chunks: the most recently used ones in memory, the others in a file.
 
     Args:
-        most_chunks: So many chunks are in memory at most; at least two.
-        open_file: Opens the file, once the chunks are more.
+        most_chunks: The maximum number of chunks in memory; at least two.
+        open_file: Opens the file once there are more.
     """
 
     def __init__(self, most_chunks: int, open_file: Callable[[], SpillFile]) -> None:
         self._most_chunks = max(2, most_chunks)
         self._open_file = open_file
         self._file: SpillFile | None = None
-        self._chunks: dict[int, Array] = {}  # the one that was used last comes last
+        self._chunks: dict[int, Array] = {}  # the most recently used one comes last
         self._changed: set[int] = set()
         self._count = 0
 
@@ -158,10 +159,10 @@ class Directory:
         return self._count
 
     def make_room(self) -> None:
-        """Let there be room for one more entry.
+        """Make room for one more entry.
 
         Raises:
-            StorageError: There is no room on the disk; nothing has changed.
+            StorageError: The disk is full; nothing has changed.
         """
         number, at = divmod(self._count, CHUNK_ENTRIES)
         if at:
@@ -171,34 +172,34 @@ class Directory:
             self._chunks[number] = np.zeros(1, _CHUNK)
 
     def append(self, entry: Array) -> None:
-        """Add an entry; there must be room."""
+        """Append an entry; there must be room."""
         number, at = divmod(self._count, CHUNK_ENTRIES)
         self._chunks[number]["entries"][0, at] = entry
         self._changed.add(number)
         self._count += 1
 
     def cut(self, count: int) -> None:
-        """Forget all but the first so many entries."""
+        """Forget all but the first `count` entries."""
         self._count = count
         for number in [number for number in self._chunks if number * CHUNK_ENTRIES >= count]:
             del self._chunks[number]
             self._changed.discard(number)
 
     def entry(self, number: int) -> Array:
-        """An entry; what is read stays as it is."""
+        """An entry, which must not be modified."""
         entry: Array = self._chunk(number // CHUNK_ENTRIES)["entries"][0, number % CHUNK_ENTRIES]
         return entry
 
     def change(self, number: int, name: str, value: int) -> None:
-        """Change a field of an entry."""
+        """Set a field of an entry."""
         self.entry(number)[name] = value
         self._changed.add(number // CHUNK_ENTRIES)
 
     def scan(self, first: int = 0) -> Iterator[tuple[int, Array]]:
-        """All entries from this one on, about half as many at a time as there are in memory.
+        """All entries from number `first` on, half as many chunks at a time as fit in memory.
 
         Returns:
-            The number of the first entry, and entries.
+            The number of the first of these entries, and the entries.
         """
         at_a_time = max(1, self._most_chunks // 2)
         for begin in range(first // CHUNK_ENTRIES, -(-self._count // CHUNK_ENTRIES), at_a_time):
@@ -218,7 +219,7 @@ class Directory:
         return chunk
 
     def _evict(self) -> None:
-        """Let the chunk that was not used for longest leave memory, if there are too many."""
+        """Remove the least recently used chunks from memory while there are too many."""
         while len(self._chunks) >= self._most_chunks:
             number = next(iter(self._chunks))
             if number in self._changed:
@@ -242,12 +243,12 @@ class Directory:
         return chunk
 
     def close(self) -> None:
-        """Give the room on disk back."""
+        """Release the disk space."""
         if self._file is not None:
             self._file.close()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if more is in memory than may be."""
+        """Raise AssertionError if there are too many chunks in memory."""
         assert len(self._chunks) <= self._most_chunks
         assert self._changed <= set(self._chunks)
 

@@ -17,17 +17,17 @@ from adjoin.streamjoin.memory.row_store import places_of
 from adjoin.streamjoin.memory.tuples import KeyIntervals, MemoryTuples
 
 _PART_BYTES, _STEP_BYTES = 24, 60
-"""Of a match: for each relation that has a tuple in it, and for what finds the next one."""
+"""Of a match: for each relation that has a tuple in it, and for finding the next one."""
 
 
 def _match_bytes(relations: int) -> int:
-    """What a match takes, in all steps together."""
+    """What a match takes in all steps together."""
     return (_PART_BYTES * relations + _STEP_BYTES) * (relations - 1)
 
 
 @dataclass
 class _Seen:
-    """What probes along an edge have found."""
+    """Statistics of the probes along an edge."""
 
     pairs: float = 0.0
     matches: float = 0.0
@@ -39,7 +39,7 @@ class _Seen:
 
 
 class ProbeOrder:
-    """Keeps the selectivity of every edge, and says where to go from the relations that have been asked.
+    """Tracks the selectivity of every edge, and chooses the relation to probe next.
 
     Args:
         graph: Which relations are joined with which.
@@ -49,24 +49,24 @@ class ProbeOrder:
         self._graph = graph
         self._seen = [_Seen() for _ in graph.edges]
 
-    def next(self, asked: Collection[int]) -> tuple[Edge, int]:
-        """The most selective edge that leads on, and its end that has been asked."""
+    def next(self, probed: Collection[int]) -> tuple[Edge, int]:
+        """The most selective edge to a relation that has not been probed, and its other end."""
         number = min(
-            (number for number, edge in enumerate(self._graph.edges) if self._leads_on(edge, asked)),
+            (number for number, edge in enumerate(self._graph.edges) if self._leads_on(edge, probed)),
             key=lambda number: self._seen[number].selectivity,
         )
         edge = self._graph.edges[number]
-        return edge, edge.ends[0] if edge.ends[0] in asked else edge.ends[1]
+        return edge, edge.ends[0] if edge.ends[0] in probed else edge.ends[1]
 
     @staticmethod
-    def _leads_on(edge: Edge, asked: Collection[int]) -> bool:
-        return (edge.ends[0] in asked) != (edge.ends[1] in asked)
+    def _leads_on(edge: Edge, probed: Collection[int]) -> bool:
+        return (edge.ends[0] in probed) != (edge.ends[1] in probed)
 
     def note(self, edge: Edge, probes: int, tuples: int, matches: int) -> None:
-        """So many rows were compared with so many tuples, and found so many matches.
+        """Record that `probes` rows probed `tuples` tuples, and how many matches they found.
 
-        What was seen before counts half as much once as many rows have come as there are tuples. The paper
-        begins anew after every flush, and knows nothing for a while.
+        Earlier observations lose half their weight by the time as many rows have probed as there are tuples.
+        The paper zeroes them at every flush, and then knows nothing for a while.
         """
         seen = self._seen[self._graph.edges.index(edge)]
         still = 0.5 ** (probes / max(tuples, 1))
@@ -75,21 +75,21 @@ class ProbeOrder:
 
     @property
     def selectivities(self) -> dict[str, float]:
-        """Of every condition."""
+        """The selectivity of every condition."""
         return {edge.text: seen.selectivity for edge, seen in zip(self._graph.edges, self._seen, strict=True)}
 
     def to_json(self) -> list[list[float]]:
-        """All there is to know."""
+        """The state for a snapshot."""
         return [[seen.pairs, seen.matches] for seen in self._seen]
 
     def restore(self, saved: Any) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self._seen = [_Seen(*each) for each in saved]
 
 
 @dataclass(frozen=True)
 class Match:
-    """MemoryTuples that fit together, of some or of all relations.
+    """Tuples of some or of all relations that match each other.
 
     Attributes:
         parts: Of each relation, a tuple for every match.
@@ -112,7 +112,7 @@ class Match:
     def columns(
         self, wanted: Mapping[int, Sequence[str]], limit_bytes: int
     ) -> Iterator[list[pa.RecordBatch]]:
-        """Columns of the tuples of some relations, a batch of each, at most so many bytes at a time."""
+        """Columns of the tuples of some relations, a batch of each, `limit_bytes` at a time."""
         sizes = sum(self.parts[relation].sizes(names) for relation, names in wanted.items())
         is_little = isinstance(sizes, int) and sizes * self.size <= limit_bytes
         cuts = [(0, self.size)] if is_little else portions(np.broadcast_to(sizes, self.size), limit_bytes)
@@ -124,13 +124,13 @@ class Match:
 
 
 class Matching:
-    """Finds the matches of rows, and stops with a row as soon as one relation has none for it.
+    """Finds the matches of rows; a row is dropped as soon as a relation has none for it.
 
     Args:
         spec: The join.
         inputs: The tuples of every relation.
-        order: Says which relation is asked next.
-        limit_bytes: For the matches that there are at a time, and once more for their keys.
+        order: Chooses the relation to probe next.
+        limit_bytes: For the matches in progress, and the same amount for their keys.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Matching:
         self._limit = max(1, limit_bytes // _match_bytes(len(spec)))
 
     def of(self, relation: int, batch: pa.RecordBatch, keys: KeyIntervals) -> Iterator[Match]:
-        """Rows of a relation, with tuples of all others; nothing where one of them has none."""
+        """The matches of rows of a relation with tuples of all others; none if one of these is empty."""
         if not all(len(tuples) for number, tuples in enumerate(self._inputs) if number != relation):
             return
         rows = np.arange(batch.num_rows, dtype=np.int32)
@@ -193,7 +193,7 @@ class Matching:
         return low, high
 
     def _are_same(self, match: Match, edge: Edge) -> Array:
-        """Whether keys are the same whose hashes are."""
+        """Whether keys with equal hashes are equal."""
         wanted = {end: edge.condition.columns(side) for side, end in enumerate(edge.ends)}
         same = [
             edge.condition.same_keys(left.columns, right.columns)
@@ -207,7 +207,7 @@ class ManyResultBuilder:
 
     Args:
         spec: The join.
-        limit_bytes: Size of a batch, unless a single row is larger.
+        limit_bytes: Maximum size of a batch, unless a single row is larger.
     """
 
     def __init__(self, spec: ManyInputs, limit_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""MINER's reactive phase: blocks of all relations joined by nested loops that can stop after every block."""
+"""The reactive phase of MINER: nested loops over blocks of all relations that can stop after every block."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,15 +16,16 @@ from adjoin.streamjoin.manyway.spec import ManyInputs
 
 
 class ManyNestedLoops(ReactiveWork):
-    """A unit of work is one block: one that is kept, or an innermost one joined with those that are kept.
+    """Joins blocks by nested loops.
 
-    Of an inner block only tuples are kept that match some of the relation before it; where there is none, the
-    wheel turns on, and blocks of the relations behind it are not read.
+    A unit of work is one block: an outer or inner block is kept, or an innermost block is joined with those
+    that are kept. Of an inner block, only tuples that match the relation before it are kept; if there are
+    none, the block is skipped, and blocks of the relations after it are not read.
 
     Args:
         spec: The join.
         storage: Holds the blocks.
-        memory: What is kept in memory.
+        memory: How much is kept in memory.
 
     Attributes:
         box: Which blocks have been joined.
@@ -35,7 +36,7 @@ class ManyNestedLoops(ReactiveWork):
         self._graph = spec.graph
         self._blocks = storage.blocks
         self._recalled = Recalled(
-            spec, storage, slots=memory.slots(sizes.max_outer), memory_bytes=sizes.reading_bytes
+            spec, storage, slots=memory.slots(sizes.max_outer), memory_bytes=sizes.reactive_bytes
         )
         self._most_outer = sizes.max_outer
         self._outer_bytes = 2 * sizes.max_outer * sizes.slot_bytes
@@ -44,7 +45,7 @@ class ManyNestedLoops(ReactiveWork):
         self.box = Box()
 
     def has_more(self) -> bool:
-        """Whether there are blocks that have not been joined with all others."""
+        """Whether any blocks have not been joined with all others."""
         return self._next_step() is not None
 
     def _next_step(self) -> Step | None:
@@ -52,11 +53,11 @@ class ManyNestedLoops(ReactiveWork):
         return self.box.next_step(lengths, self._fitting, self._inner)
 
     def _inner(self, outer: int, joined: Sequence[int]) -> list[int]:
-        """The other relations, each joined with one before it; those with most blocks come late."""
+        """The other relations, each joined with an earlier one; those with the most blocks come last."""
         return [relation for relation, _ in self._graph.path(outer, joined)]
 
     def _fitting(self, relation: int, first: int) -> int:
-        """How many blocks from this one on have room together; one has in any case."""
+        """How many blocks from this one on fit in memory together; at least one."""
         blocks = self._blocks[relation]
         left, number = self._outer_bytes, first
         while number < min(len(blocks), first + self._most_outer):
@@ -67,7 +68,7 @@ class ManyNestedLoops(ReactiveWork):
         return max(1, number - first)
 
     def work(self) -> Iterator[pa.RecordBatch]:
-        """Keep a block, or join an innermost one."""
+        """Keep a block, or join an innermost block."""
         step = self._next_step()
         if step is None or self._keeps_outer(step) or self._keeps_inner(step):
             return
@@ -78,7 +79,7 @@ class ManyNestedLoops(ReactiveWork):
         self.box.finished()
 
     def _keeps_outer(self, step: Step) -> bool:
-        """Keep one more outer block; False if all are there."""
+        """Keep one more outer block; False if all are kept."""
         wanted = range(step.outer_begin, step.outer_end)
         if not self._loaded or (self._loaded[0][0], self._loaded[0][1].start) != (step.outer, wanted.start):
             self._drop(0)
@@ -86,13 +87,13 @@ class ManyNestedLoops(ReactiveWork):
         there = len(self._loaded[0][1])
         if there == len(wanted):
             return False
-        self._drop(1)  # what matched the outer blocks that were there
+        self._drop(1)  # these tuples matched fewer outer blocks
         self._recalled.keep(step.outer, self._recalled.read(step.outer, wanted[there]))
         self._loaded[0] = step.outer, wanted[: there + 1]
         return True
 
     def _keeps_inner(self, step: Step) -> bool:
-        """Keep an inner block, or turn a wheel on; False if all but the innermost are there."""
+        """Keep an inner block, or skip it; False if all but the innermost are kept."""
         edges = self._edges(step)
         for wheel, (relation, number) in enumerate(step.inner[:-1]):
             block = relation, range(number, number + 1)
@@ -109,17 +110,17 @@ class ManyNestedLoops(ReactiveWork):
         return False
 
     def _edges(self, step: Step) -> dict[int, Edge]:
-        """Of every inner relation, the edge to one before it."""
+        """The edge from every inner relation to an earlier one."""
         return dict(self._graph.path(step.outer, self.box.joined))
 
     def _drop(self, first: int) -> None:
-        """Forget the blocks of all relations but the first so many of those that are kept."""
+        """Drop the kept blocks of all relations but the first ones."""
         for relation, _ in self._loaded[first:]:
             self._recalled.inputs[relation].clear()
         del self._loaded[first:]
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._drop(0)
 
     def met_combinations(self, blocks: Sequence[Array]) -> Array:
@@ -131,7 +132,7 @@ class ManyNestedLoops(ReactiveWork):
         return self.box.to_json()
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self.box = Box.from_json(saved)
 
     def check_invariants(self) -> None:

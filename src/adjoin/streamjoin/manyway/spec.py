@@ -1,4 +1,4 @@
-"""What is to be joined with what, checked once at the door."""
+"""What any number of inputs are joined on: conditions and columns of the results, validated once."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,21 +16,23 @@ from adjoin.streamjoin.memory.tuples import KeyIntervals
 
 
 class ManyInputs:
-    """A checked description of the join of any number of inputs.
+    """The join of any number of inputs.
 
     Args:
         relations: The schema of every relation, by name.
         on: The conditions.
         columns: Columns of the results; all by default.
-        scatters: A key that all relations share is scattered, so that ranges of it are hash partitions.
+        scatters: A key that all relations share is scattered one to one, so that a range of it is a hash
+            partition.
 
     Attributes:
         graph: Which relations are joined with which.
-        schemas: The schemas of the relations.
+        names: The names of the relations.
+        schemas: Their schemas.
         attributes: Of each relation, the edges whose keys are its join attributes: one for each attribute.
         schema: The schema of the results.
-        shown: Of each relation, the columns that are put out.
-        orders: What ordered dictionaries are ordered by; their columns by relation and name.
+        shown: The columns of each relation that the results have.
+        orders: How ordered dictionaries are ordered, by relation and column.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class ManyInputs:
         return len(self.schemas)
 
     def _note_attributes(self, relation: int) -> None:
-        """Edges whose keys are the same share an attribute."""
+        """Edges with equal keys share an attribute."""
         edges: list[Edge] = []
         numbers: dict[Edge, int] = {}
         known: dict[tuple[object, ...], int] = {}
@@ -115,7 +117,7 @@ class ManyInputs:
         return edge.condition.columns(edge.side(relation))
 
     def keys(self, relation: int, attribute: int, batch: pa.RecordBatch) -> tuple[Array, Array, Array | None]:
-        """Lower and upper ends of rows in plain types, and which have any (None: all)."""
+        """Lower and upper ends of rows in plain types, and which rows have a key (None: all)."""
         edge = self.attributes[relation][attribute]
         low, high, valid = edge.condition.bounds(edge.side(relation), batch)
         if self._is_scattered:

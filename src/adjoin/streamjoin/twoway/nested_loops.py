@@ -1,4 +1,4 @@
-"""ReactiveNL: blocks on disk joined by nested loops that can stop after every block."""
+"""ReactiveNL (Algorithm 4): nested loops over blocks on disk that can stop after every block."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +14,13 @@ from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
 class NestedLoops(ReactiveWork):
-    """A unit of work is one block: an outer one that is read, or an inner one joined with the outer ones.
+    """Joins blocks by nested loops.
+
+    A unit of work is one block: an outer block is read, or an inner block is joined with the outer ones.
 
     Args:
         pairs: Joins blocks.
-        most_outer: Most outer blocks (MaxOuterMem).
+        most_outer: The maximum number of outer blocks (MaxOuterMem).
 
     Attributes:
         box: Which blocks have been joined.
@@ -34,14 +36,14 @@ class NestedLoops(ReactiveWork):
         return len(self._pairs.blocks[LEFT]), len(self._pairs.blocks[RIGHT])
 
     def has_more(self) -> bool:
-        """Whether there are blocks that have not been joined with each other."""
+        """Whether any blocks have not been joined with each other."""
         return self._next_step() is not None
 
     def _next_step(self) -> Step | None:
         return self.box.next_step(self._lengths, lambda *_: self._most_outer, lambda outer, _: [1 - outer])
 
     def work(self) -> Iterator[pa.RecordBatch]:
-        """Read an outer block, or join an inner one."""
+        """Read an outer block, or join an inner block with all of them."""
         step = self._next_step()
         if step is None:
             return
@@ -51,7 +53,7 @@ class NestedLoops(ReactiveWork):
             self.box.finished()
 
     def close(self) -> None:
-        """Give the memory of the outer blocks back."""
+        """Release the memory of the outer blocks."""
         self._pairs.close()
 
     def met_blocks(self, side: int, blocks: Array, other: int) -> Array:
@@ -64,7 +66,7 @@ class NestedLoops(ReactiveWork):
         return self.box.to_json()
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self.box = Box.from_json(saved)
 
     def check_invariants(self) -> None:

@@ -70,19 +70,19 @@ class PairJoin(TupleJoin):
         return self.storage.blocks
 
     def read(self, side: int, number: int) -> tuple[Block, pa.RecordBatch]:
-        """Read a block with its rows."""
+        """Read a block and its rows."""
         return self.storage.reader.read(side, number)
 
     def join(
         self, outer: int, numbers: Sequence[int], inner_number: int, past: ReactiveWork | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Join blocks of the outer side with a block of the other.
+        """Join outer blocks with one inner block.
 
         Args:
             outer: The outer side.
-            numbers: Its blocks; they stay in memory until others are wanted, or `close`.
+            numbers: Its blocks, which stay in memory until others are wanted, or `close`.
             inner_number: The inner block.
-            past: Knows pairs that have met on disk before.
+            past: Knows which pairs have been joined from disk before.
         """
         while not self.load(outer, numbers):
             continue
@@ -114,7 +114,7 @@ class PairJoin(TupleJoin):
             self._outer = None
 
     def load(self, side: int, numbers: Sequence[int]) -> bool:
-        """Whether these outer blocks are in memory; if not, one more of them is now."""
+        """Whether these outer blocks are in memory; if not, read one more of them."""
         if self._outer is None or self._outer.wanted != (side, tuple(numbers)):
             self.close()
             self._outer = _OuterBlocks(side, numbers, self.storage.inputs[side], self.storage.reader)
@@ -130,16 +130,16 @@ class PairJoin(TupleJoin):
 
 
 class PairCleanup:
-    """Joins all blocks of the smaller side, a memory full at a time, with those of the other.
+    """Joins all blocks of the smaller side, a memory full at a time, with those of the other side.
 
-    Blocks are sorted, and so is their list, by the least keys: outer blocks that are in memory together have
-    keys near each other, and only inner blocks that reach these keys are read, in the order in which they
-    were written.
+    The outer blocks are taken in the order of their least keys, so that those in memory together have
+    adjacent key ranges; only inner blocks that overlap these are read, in the order in which they were
+    written.
 
     Args:
         pairs: Joins blocks.
-        past: Knows pairs that have met on disk before.
-        most_outer: Most outer blocks.
+        past: Knows which pairs have been joined from disk before.
+        most_outer: The maximum number of outer blocks.
     """
 
     def __init__(self, pairs: PairJoin, past: ReactiveWork, most_outer: int) -> None:
@@ -152,7 +152,7 @@ class PairCleanup:
         self._inner_at = 0
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """All results; after an error it goes on where it was."""
+        """All results; after an error, the next call continues where this one stopped."""
         with closing(self._pairs):
             while len(outer := self._outer_left.next(self._most_outer)):
                 yield from self._chunk(outer)
@@ -160,7 +160,7 @@ class PairCleanup:
                 self._inner_at = 0
 
     def _chunk(self, outer: BlockSpans) -> Iterator[pa.RecordBatch]:
-        """Outer blocks with all inner ones that reach their keys and are left for them."""
+        """Join outer blocks with the remaining inner blocks that overlap their keys."""
         numbers = outer.numbers
         least, greatest = int(outer.low[0]), int(outer.reach.max())
         for inner in self._pairs.blocks[1 - self._outer].reaching(least, greatest, self._inner_at):
@@ -171,7 +171,7 @@ class PairCleanup:
 
 
 class Stamped(Protocol):
-    """Tuples with their keys and moments."""
+    """The keys and moments of tuples."""
 
     @property
     def low(self) -> Array:
@@ -179,7 +179,7 @@ class Stamped(Protocol):
 
     @property
     def arrived(self) -> Array:
-        """When each came."""
+        """When each arrived."""
 
     @property
     def left(self) -> Array:
@@ -189,9 +189,9 @@ class Stamped(Protocol):
 def have_not_met(
     side: int, some: Stamped, at: Array, others: Stamped, others_at: Array, past: ReactiveWork | None
 ) -> Array:
-    """Of pairs of tuples of a side and of the other, whether they have met neither in memory nor later.
+    """Whether pairs of tuples, one of a side and one of the other, have not been joined before.
 
-    Two that were in memory at the same time have met there: neither left before the other arrived.
+    Tuples were joined in memory if they were there together: neither left before the other arrived.
     """
     arrived, left = some.arrived[at], some.left[at]
     others_arrived, others_left = others.arrived[others_at], others.left[others_at]
@@ -204,7 +204,7 @@ def have_not_met(
 
 
 class _OuterBlocks:
-    """Outer blocks that come into memory one by one."""
+    """Outer blocks, read into memory one by one."""
 
     def __init__(self, side: int, numbers: Sequence[int], tuples: MemoryTuples, reader: BlockReader) -> None:
         self.wanted = side, tuple(numbers)
@@ -214,7 +214,7 @@ class _OuterBlocks:
         self._loaded: list[Block] = []
 
     def load_next(self) -> bool:
-        """Read one more block; False if all were there."""
+        """Read one more block; False if all are in memory."""
         side, numbers = self.wanted
         if len(self._slots) == len(numbers):
             return False
@@ -238,7 +238,7 @@ class _OuterBlocks:
 
 
 class _Sorted:
-    """Tuples of blocks in slots, sorted by the lower ends of their intervals."""
+    """The tuples of blocks in slots, sorted by the lower ends of their intervals."""
 
     def __init__(self, blocks: Sequence[Block], slots: Sequence[int]) -> None:
         order = argsort_keys(np.concatenate([block.low for block in blocks]))

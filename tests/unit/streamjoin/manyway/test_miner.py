@@ -117,7 +117,7 @@ def same_room_for_tuples(tree, memory, sizes):
     def set_aside(join):
         with join:
             sizes = join._storage.sizes
-            return sizes.reading_bytes + sizes.all_notes_bytes + sizes.work_bytes
+            return sizes.reactive_bytes + sizes.all_notes_bytes + sizes.work_bytes
 
     left, right = tree.schema(0), tree.schema(1)
     room = memory - set_aside(DINER(left, right, {"k1": "k0"}, memory, **sizes))
