@@ -1,4 +1,4 @@
-"""What `on=`, `columns=` and `suffix=` say: key columns, and the columns of the results."""
+"""The columns that `on=`, `columns=` and `suffix=` name: keys, and columns of the results."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,24 +12,6 @@ from adjoin.errors import OptionError, SchemaError
 
 On = str | Sequence[str] | Mapping[str, str]
 """Key columns: a name, a list of names, or `{"column of this side": "column of the other side"}`."""
-
-
-def key_pairs(on: Any) -> dict[str, str]:
-    """Maps every key column of the other side that `on=` names to the column of this side.
-
-    Empty if a key is named twice.
-
-    Raises:
-        OptionError: It is not an `On`.
-    """
-    if isinstance(on, str):
-        return {on: on}
-    if isinstance(on, Mapping):
-        columns, keys = arguments.names("on", on.keys()), arguments.names("on", on.values())
-    else:
-        columns = keys = arguments.names("on", on)
-    pairs = dict(zip(keys, columns, strict=True))
-    return pairs if len(pairs) == len(keys) else {}
 
 
 def check_distinct(schema: pa.Schema, owner: str) -> None:

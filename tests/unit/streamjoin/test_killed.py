@@ -1,4 +1,4 @@
-"""A process that joins is killed again and again; its snapshots lose nothing and repeat nothing."""
+"""A joining process is killed repeatedly; its snapshots lose nothing and repeat nothing."""
 
 import os
 import random
@@ -19,7 +19,7 @@ ROWS = 400
 
 
 class TwoStreams:
-    """Two inputs with the same rows each time."""
+    """Two inputs that draw the same rows every time."""
 
     names = ("left", "right")
 
@@ -37,7 +37,7 @@ class TwoStreams:
 
 
 class FourStreams:
-    """A chain of relations with the same rows each time."""
+    """A chain of relations that draws the same rows every time."""
 
     def __init__(self) -> None:
         self._tree = Tree([0, 1, 2], ["equality", "band", "equality"], 900, 1)

@@ -20,7 +20,6 @@ from adjoin.operators.on import (
     check_columns,
     check_distinct,
     chosen_columns,
-    key_pairs,
     result_batch,
     result_schema,
     with_suffix,
@@ -222,7 +221,7 @@ def check_input(name: str, schema: pa.Schema) -> None:
 
 def _key_pairs(on: On, left: pa.Schema, right: pa.Schema, between: tuple[str, str] | None) -> dict[str, str]:
     """The left column of every key column of the right."""
-    pairs = key_pairs(on)
+    pairs = arguments.key_pairs(on)
     if not pairs:
         raise OptionError(f"on={on!r} must name at least one key, each once")
     if between is not None:

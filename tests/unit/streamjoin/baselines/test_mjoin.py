@@ -27,8 +27,8 @@ def test_a_bucket_leaves_all_inputs_together():
         drain(join.finish())
 
 
-def test_other_joins_lose_tuples_by_lot(monkeypatch):
-    """Neither the lowest nor the highest alone, nor those between: they lie anywhere among all."""
+def test_other_joins_flush_pseudo_random_tuples(monkeypatch):
+    """Not only the lowest, the highest or the middle ones: they are spread over all keys."""
     ranks, write = [], Storage.write
 
     def noted(self, leaving):

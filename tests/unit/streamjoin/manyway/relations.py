@@ -135,5 +135,5 @@ class Tree:
 
 
 def drain(batches: Iterator[pa.RecordBatch]) -> int:
-    """Take all results; how many there are."""
+    """Consume all results; returns how many there are."""
     return sum(batch.num_rows for batch in batches)
