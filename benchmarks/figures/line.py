@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from adjoin.master.device import HARD_DISK, Cost
 from adjoin.operators.clock import SimulatedClock
+from adjoin.streamjoin.base.phases import SpillingJoin
 from adjoin.streamjoin.base.sizes import INPUT_SHARE
-from adjoin.streamjoin.base.spilling import SpillingJoin
 from workloads import ExponentialGaps, Fragments
 
 J = TypeVar("J", bound=SpillingJoin)
@@ -93,10 +93,11 @@ class Line(SimulatedClock):
         memory_bytes = tuples_bytes + (1 << 21)
         for _ in range(6):  # what a join reserves depends slightly on the total
             with make(memory=memory_bytes, **options) as join:
-                aside = join._sizes.all_notes_bytes + join._sizes.work_bytes + join._sizes.reading_bytes
+                sizes = join._storage.sizes
+                aside = sizes.all_notes_bytes + sizes.work_bytes + sizes.reactive_bytes
             memory_bytes = int((tuples_bytes + aside) / (1 - INPUT_SHARE * self._offers))
         join = make(memory=memory_bytes, wait_seconds=WAIT_SECONDS, clock=self, disk=papers_disk(), **options)
-        join._kept.makes_room_for_reading()  # or tuples would use it until the first reactive phase
+        join._makes_room_for_reactive_phases()  # or tuples would use it until the first reactive phase
         return join
 
     def details(self, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -136,7 +137,7 @@ class Line(SimulatedClock):
                         self._taken[side] -= batch.num_rows
                         self.refused += 1
             if self._is_idle:
-                self._note_outside(self._join.counts.reactive_phases)
+                self._note_outside(self._join.counters.reactive_phases)
 
     def _note_outside(self, phases: int) -> None:
         """If a reactive phase has ended, record the rows outside the buffer at its last block read."""

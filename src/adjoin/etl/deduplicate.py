@@ -14,7 +14,7 @@ from adjoin.etl.one_per_key import Order, has_key, key_columns, one_per_key, ord
 from adjoin.etl.time_to_live import Expiry, TimeToLive, expiry_of, sweep, without
 from adjoin.master.master import Master
 from adjoin.master.numbered_change import NumberedChange, Planned, upserts
-from adjoin.semistream.base.spec import On
+from adjoin.operators.on import On
 from adjoin.spark.enrich.enrich import enrich
 from adjoin.spark.jobs import as_raised, fetch
 from adjoin.spark.naming import column, found_name, free_name

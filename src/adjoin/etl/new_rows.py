@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
-from adjoin.semistream.base.spec import On
+from adjoin.operators.on import On
 from adjoin.spark.enrich.enrich import enrich
 
 

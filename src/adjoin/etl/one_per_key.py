@@ -8,7 +8,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from adjoin.errors import OptionError, SchemaError
 from adjoin.master.master import Master
-from adjoin.semistream.base.spec import On, make_spec
+from adjoin.operators.on import On
+from adjoin.semistream.base.spec import make_spec
 from adjoin.spark.enrich.routing import is_hashable
 from adjoin.spark.naming import column, found_key, found_names, free_name
 

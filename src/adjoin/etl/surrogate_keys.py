@@ -16,7 +16,7 @@ from adjoin.etl.one_per_key import comparable, has_key, key_columns, one_per_key
 from adjoin.master.data_file import read_pages
 from adjoin.master.master import Master
 from adjoin.master.numbered_change import NumberedChange, Planned, upserts
-from adjoin.semistream.base.spec import On
+from adjoin.operators.on import On
 from adjoin.spark.enrich.enrich import enrich
 from adjoin.spark.jobs import fetch
 from adjoin.spark.naming import column, comparison, found_name, found_names

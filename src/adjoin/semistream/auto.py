@@ -22,9 +22,10 @@ from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import parse_bytes
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock, SystemClock
+from adjoin.operators.on import On
 from adjoin.semistream.base.contract import SemiStreamOperator
 from adjoin.semistream.base.join import require_master
-from adjoin.semistream.base.spec import On, make_spec
+from adjoin.semistream.base.spec import make_spec
 from adjoin.semistream.frontstage.stage import FrontStage, FrontStaged
 from adjoin.semistream.hybridjoin.xhybridjoin import XHybridJoin, without_chance
 from adjoin.semistream.meshjoin.meshjoin import MeshJoin

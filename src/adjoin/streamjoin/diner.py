@@ -1,33 +1,44 @@
 """DINER: double index nested loops with a flush policy that follows the data."""
 
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
 from adjoin.arguments import whole_number
-from adjoin.streamjoin.base.spec import On
-from adjoin.streamjoin.base.two_inputs import TwoInputJoin
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.disk.nested_loops import NestedLoops
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy
-from adjoin.streamjoin.memory.three_regions import ThreeRegions
+from adjoin.keys.predicate import Distance
+from adjoin.master.device import Cost
+from adjoin.operators.clock import Clock
+from adjoin.operators.on import On
+from adjoin.streamjoin.base.contract import SpillOptions
+from adjoin.streamjoin.base.phases import SpillingJoin
+from adjoin.streamjoin.base.spec import TwoInputs
+from adjoin.streamjoin.base.storage import Storage
+from adjoin.streamjoin.base.three_regions import ThreeRegions
+from adjoin.streamjoin.twoway.nested_loops import NestedLoops
+from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
-class DINER(TwoInputJoin):
+class DINER(SpillingJoin):
     """Joins two streams in bounded memory, with as many results as possible while they arrive.
 
     How it works: see `SpillingJoin` for the phases. Tuples in memory are indexed in the order of their keys.
-    When memory is full, those leave that bring least: for each input, the matches of the lowest keys in
-    memory, of the highest and of those between are counted, and the region with the fewest for its size is
-    flushed; in the middle a clock spares what was matched since it last passed.
+    *Flush policy* (`ThreeRegions`): for each input, the matches of the lowest keys in memory, of the highest
+    and of those in the middle are counted, and the region with the fewest matches per tuple is flushed; in
+    the middle a clock spares tuples that had a match since it last passed. *Reactive phase* (`NestedLoops`):
+    blocks on disk are joined by nested loops that can hand over to arriving rows after every block.
 
     Args:
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
-        seed: The clock begins at a random place.
-        **options: Those of `TwoInputJoin`.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
+        seed: The clock starts at a pseudo-random position.
+        within: Band join: right key between left key - within and left key + within.
+        between: Range join: right key between these two left columns; `on` names the right key.
+        suffix: Appended to a right column whose name the left has too.
+        columns: Columns of the results, in the order of all of them; all by default.
+        block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Example:
         >>> import adjoin, pyarrow as pa
@@ -39,35 +50,43 @@ class DINER(TwoInputJoin):
         [(1, 'pen', 7), (3, 'pad', 5)]
 
     Cost:
-        Time O(log n) to find the matches of a row among n in memory; cleanup reads the blocks of one input
-        once for every memory full of blocks of the other.
+        Time O(log n) to find the matches of a row among n in memory; the cleanup phase reads the blocks of
+        one input once for every memory full of blocks of the other.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on
         Streaming Inputs, IEEE Transactions on Knowledge and Data Engineering, 2010. Algorithms 1 to 4.
 
-        ============ ==================================== ==========================
-        symbol       meaning                              here
-        ============ ==================================== ==========================
-        ATS, DTS     moments of arrival and departure     arrived, left
-        MaxOuterMem  outer blocks of a reactive phase     max_outer
-        MaxNewArr    rows that end a reactive phase       max_new
-        WaitThresh   patience before a reactive phase     wait_seconds
-        LastLwVal    bound of the lower region            Regions.lower
-        LastUpVal    bound of the upper region            Regions.upper
-        ============ ==================================== ==========================
+        ============ ===================================== ================================
+        paper        meaning                               here
+        ============ ===================================== ================================
+        Algorithm 1  arriving phase                        SpillingJoin._arriving_phase
+        Algorithm 2  flushing policy                       ThreeRegions.choose
+        Algorithm 3  update of statistics                  ThreeRegions.joined
+        Algorithm 4  reactive phase (ReactiveNL)           NestedLoops, Box
+        Index_i      tuples in memory                      Storage.inputs
+        Disk_i       tuples on disk                        Storage.blocks
+        MemThresh    the budget                            memory
+        ATS, DTS     moments of arrival and departure      arrived, left
+        MaxOuterMem  outer blocks of a reactive phase      max_outer
+        MaxNewArr    rows that end a reactive phase        max_new
+        WaitThresh   wait before a reactive phase          wait_seconds
+        LastLwVal    bound of the lower region             RegionStatistics.lower
+        LastUpVal    bound of the upper region             RegionStatistics.upper
+        ============ ===================================== ================================
 
     Departures:
         - Rows come in batches: those of a batch are joined with what is in memory when it arrives, then kept.
         - A moment is a number that only grows, and all tuples of a block leave at the same one, so that
           ties cannot hide or repeat a pair.
-        - Roles are changed at the top of the loop over blocks, and the last inner block is joined (algorithm
+        - Roles are swapped at the top of the loop over blocks, and the last inner block is joined (algorithm
           4, lines 14 to 20).
-        - Before the cleanup all tuples in memory are written, since those of the two inputs may not have met.
+        - Before the cleanup phase all tuples in memory are written, since those of the two inputs may not
+          have met.
         - Matches are credited one by one, to the region of each of the two tuples.
-        - Where no tuple had a match since the last flush, the clock sweeps the middle; the upper region, that
-          the paper flushes then, is what came last if keys grow over time.
-        - Once an input has ended, tuples of the other leave first: nothing more will ask for them.
+        - Where no tuple had a match since the last flush, the clock sweeps the middle; the upper region,
+          which the paper flushes then, holds the latest tuples if keys grow over time.
+        - Once an input has ended, tuples of the other leave first: no arrival will probe them.
         - Blocks whose keys are too far apart are not read.
     """
 
@@ -79,10 +98,25 @@ class DINER(TwoInputJoin):
         memory: int | str = "64MB",
         *,
         seed: int = 0,
-        **options: Any,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_right",
+        columns: Sequence[str] | None = None,
+        block_bytes: int | None = None,
+        max_outer: int | None = None,
+        least_outer: int | None = None,
+        max_new: int = 1000,
+        wait_seconds: float = 0.025,
+        spill: str | Path | None = None,
+        clock: Clock | None = None,
+        disk: Cost | None = None,
     ) -> None:
-        self._seed = whole_number("seed", seed, 0)
-        super().__init__(left, right, on, memory, **options)
-
-    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        return ThreeRegions(seed=self._seed), NestedLoops(self._disk_join, self._sizes.max_outer)
+        policy = ThreeRegions(seed=whole_number("seed", seed, 0))
+        spec = TwoInputs(left, right, on, within, between, suffix, columns)
+        options = SpillOptions(
+            memory, block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk
+        )
+        storage = Storage(spec, options)
+        pairs = PairJoin(spec, storage)
+        reactive = NestedLoops(pairs, storage.sizes.max_outer)
+        super().__init__(spec, storage, pairs, policy, reactive)

@@ -1,36 +1,41 @@
 """MINER: DINER for any number of inputs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 import pyarrow as pa
 
 from adjoin.arguments import whole_number
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.disk.joined_blocks import Box
-from adjoin.streamjoin.manyway.join import ManyInputJoin
-from adjoin.streamjoin.manyway.matching import Match
-from adjoin.streamjoin.manyway.nested_loops import BlockLoops
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy
-from adjoin.streamjoin.memory.three_regions import ThreeRegions
+from adjoin.master.device import Cost
+from adjoin.operators.clock import Clock
+from adjoin.streamjoin.base.contract import SpillOptions
+from adjoin.streamjoin.base.phases import SpillingJoin
+from adjoin.streamjoin.base.storage import Storage
+from adjoin.streamjoin.base.three_regions import ThreeRegions
+from adjoin.streamjoin.manyway.many_join import ManyJoin, reactive_memory
+from adjoin.streamjoin.manyway.nested_loops import ManyNestedLoops
+from adjoin.streamjoin.manyway.spec import ManyInputs
 
 
-class MINER(ManyInputJoin):
+class MINER(SpillingJoin):
     """Joins any number of streams in bounded memory, with as many results as possible while they arrive.
 
     How it works: see `SpillingJoin` for the phases. Every input has an ordered index for each of its join
-    attributes. A row that arrives asks one relation after the other, the most selective condition first, and
-    stops at the first that has nothing for it; no intermediate results are stored. When memory is full,
-    tuples of the largest input leave: of all regions of all its attributes, those of the region that was in
-    the fewest results for its size. While nothing arrives, blocks of one relation on disk are joined with all
-    combinations of blocks of the others, one after the other.
+    attributes. An arriving row probes one relation after the other, the most selective condition first, and
+    stops at the first that has no match for it; no intermediate results are stored. *Flush policy*
+    (`ThreeRegions`): tuples of the largest input leave, from the region, of all regions of all its
+    attributes, that was in the fewest results per tuple. *Reactive phase* (`ManyNestedLoops`): blocks of one
+    relation are joined with all combinations of blocks of the others, one after the other.
 
     Args:
         relations: The schema of every input, by name.
-        on: Conditions such as "r1.a = r2.b", "abs(r1.a - r2.b) <= 5" or "r2.c between r1.a and r1.b".
-        memory: Budget of the whole operator.
-        seed: The clocks begin at random places.
-        **options: Those of `ManyInputJoin`.
+        on: Conditions such as "r1.a = r2.b", "abs(r1.a - r2.b) <= 5" or "r2.c between r1.a and r1.b". They
+            must connect the relations as a tree; several equalities of the same two relations are a key of
+            several columns.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
+        seed: The clocks start at pseudo-random positions.
+        columns: Columns of the results, `<relation>_<column>`; all by default.
+        block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Example:
         >>> import adjoin, pyarrow as pa
@@ -46,8 +51,8 @@ class MINER(ManyInputJoin):
         [('ink', 'Bob'), ('pen', 'Ada')]
 
     Cost:
-        Time O(log n) for each relation to find the matches of a row among n tuples. Cleanup reads every
-        relation once for each memory full of those before it, the smallest first.
+        Time O(log n) for each relation to find the matches of a row among n tuples. The cleanup phase reads
+        every relation once for each memory full of those before it, the smallest first.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on
@@ -57,20 +62,20 @@ class MINER(ManyInputJoin):
         symbol       meaning                              here
         ============ ==================================== ==========================
         LocalJoins   matches along a condition            ProbeOrder
-        JoinedOuter  outer blocks that are through        Box.joined
-        JoinedInner  inner blocks they are joined with    Box.joined
-        CurrInner    inner block that comes next          Box.at
+        JoinedOuter  outer blocks that have been joined   Box.joined
+        JoinedInner  inner blocks they were joined with   Box.joined
+        CurrInner    next inner block                     Box.at
         ============ ==================================== ==========================
 
     Departures:
         - Departures of `DINER`.
-        - A join bit is set by a match along its attribute, whether or not that leads to a result.
-        - Selectivities are forgotten slowly, instead of being zeroed at every flush.
-        - Any tree of relations, not chains alone; attributes with the same keys share an index.
-        - An inner block is reduced to the tuples that match; where there are none, the blocks behind it are
-          not read for it.
-        - Cleanup does not go on with loops over blocks, whose number is a product: it keeps the matching
-          tuples of one relation after the other.
+        - A join bit is set by a match along its attribute, whether or not it leads to a result.
+        - Selectivities fade, instead of being zeroed at every flush.
+        - Any tree of relations, not only chains; attributes with the same keys share an index.
+        - Of an inner block only the tuples that match are kept; if there are none, blocks of the relations
+          after it are not read.
+        - The cleanup phase does not loop over combinations of blocks, whose number is a product: it keeps the
+          matching tuples of one relation after the other.
     """
 
     def __init__(
@@ -80,27 +85,23 @@ class MINER(ManyInputJoin):
         memory: int | str = "64MB",
         *,
         seed: int = 0,
-        **options: Any,
+        columns: Sequence[str] | None = None,
+        block_bytes: int | None = None,
+        max_outer: int | None = None,
+        least_outer: int | None = None,
+        max_new: int = 1000,
+        wait_seconds: float = 0.025,
+        spill: str | Path | None = None,
+        clock: Clock | None = None,
+        disk: Cost | None = None,
     ) -> None:
-        self._seed = whole_number("seed", seed, 0)
-        super().__init__(relations, on, memory, **options)
-
-    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        attributes = [len(edges) for edges in self._spec.attributes]
-        most_outer = self._sizes.max_outer
-        recalled = self._recalled(self.reading.slots(most_outer), self._sizes.reading_bytes)
-        outer_bytes = 2 * most_outer * self._sizes.slot_bytes
-        self._loops = BlockLoops(
-            self._spec.graph, self._reader, recalled, most_outer, outer_bytes, self.reading.row_bytes
+        seed = whole_number("seed", seed, 0)
+        spec = ManyInputs(relations, on, columns)
+        options = SpillOptions(
+            memory, block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk
         )
-        return ThreeRegions(attributes, self._seed), self._loops
-
-    @property
-    def _box(self) -> Box:
-        return self._loops.box
-
-    def _credit(self, match: Match) -> None:
-        for relation, edges in enumerate(self._spec.attributes):
-            for attribute in range(len(edges)):
-                low, _ = self._matching.keys_of(match, relation, attribute)
-                self._policy.joined(relation, low, attribute)
+        memory_of_phases = reactive_memory(spec)
+        storage = Storage(spec, options, memory_of_phases)
+        policy = ThreeRegions([len(edges) for edges in spec.attributes], seed)
+        reactive = ManyNestedLoops(spec, storage, memory_of_phases)
+        super().__init__(spec, storage, ManyJoin(spec, storage), policy, reactive)

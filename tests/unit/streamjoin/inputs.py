@@ -18,7 +18,7 @@ from adjoin import (
 )
 from adjoin.master.device import Cost
 from adjoin.operators.clock import SimulatedClock
-from adjoin.streamjoin.base.spilling import SpillingJoin
+from adjoin.streamjoin.base.phases import SpillingJoin
 
 LEFT = pa.schema([("k", pa.int64()), ("l", pa.int64()), ("text", pa.string())])
 RIGHT = pa.schema([("k", pa.int64()), ("r", pa.int64()), ("more", pa.string())])
@@ -38,11 +38,11 @@ SPILLING = [name for name in JOINS if name != "shj"]
 KINDS = [(name, "equality") for name in JOINS] + [("diner", "band"), ("pmj", "band")]
 """The joins, and the conditions that each takes."""
 _QUICK = ("diner", "rpj")
-"""These are tested each time: RPJ has the probing of XJoin and the merging of hash-merge join."""
+"""The joins that are always tested: RPJ combines the probing of XJoin and the merging of hash-merge join."""
 
 
 def each(names: Iterable[Any]) -> list[Any]:
-    """Parameters of a test: joins, or joins and conditions; those that share their code are slow ones."""
+    """Parameters of a test: joins, or joins and conditions; those whose code others cover are marked slow."""
     return [name if (name if isinstance(name, str) else name[0]) in _QUICK else _slow(name) for name in names]
 
 
@@ -60,7 +60,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class Input:
-    """Rows of one side, drawn one batch after the other."""
+    """Rows of one side, drawn batch by batch."""
 
     def __init__(self, schema: pa.Schema, seed: int, keys: int, width: int = 90) -> None:
         self._schema = schema
@@ -111,6 +111,6 @@ def small(name: str, *, is_tight: bool = True, **options: Any) -> SpillingJoin:
 
 
 def tight(join: Any) -> Any:
-    """The join with as much memory for tuples as after its first reactive phase, so that few rows fill it."""
-    assert not join._kept.makes_room_for_reading()
+    """The join with no more memory for tuples than after a first reactive phase, so that few rows fill it."""
+    assert not join._makes_room_for_reactive_phases()
     return join

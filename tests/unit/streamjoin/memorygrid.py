@@ -101,7 +101,7 @@ def _schema(short: str, width: str, condition: str) -> pa.Schema:
 
 
 def make(name: str, schemas: dict[str, pa.Schema], memory: int, condition: str, **options: Any) -> Any:
-    """A join on a simulated clock and disk, all else by default."""
+    """A join on a simulated clock and disk with default options."""
     options = {"clock": SimulatedClock(), "disk": Cost(1e-4, 1e-6), **options}
     if name in MANY_INPUTS:
         operator = "{} = {}" if condition == "equality" else "abs({} - {}) <= 1"
@@ -146,7 +146,7 @@ def keys_of(
 
 
 def payload_of(width: str, numbers: np.ndarray, largest: int, random: np.random.Generator) -> pa.Array:
-    """Values for these rows, none of more bytes than that."""
+    """Values for these rows, none larger than that."""
     if width == "nested":
         counts = random.integers(0, 5, len(numbers))
         values = [
@@ -165,7 +165,7 @@ def payload_of(width: str, numbers: np.ndarray, largest: int, random: np.random.
 
 
 class Arrivals:
-    """The batches of a case, drawn as they come."""
+    """The batches of a case, drawn as they arrive."""
 
     def __init__(self, case: Case, largest: int) -> None:
         self._case = case
@@ -218,7 +218,7 @@ class Arrivals:
 
 
 def digest(sql: str, columns: Sequence[str], tables: dict[str, pa.Table]) -> tuple[int, int]:
-    """How many rows a query gives, and the sum of their hashes."""
+    """The number of rows of a query, and the sum of their hashes."""
     with duckdb.connect() as connection:
         for name, table in tables.items():
             connection.register(name, table)
@@ -229,7 +229,7 @@ def digest(sql: str, columns: Sequence[str], tables: dict[str, pa.Table]) -> tup
 
 
 class Found:
-    """Results, of which only count and hash are kept."""
+    """Results, of which only the count and the hash are kept."""
 
     def __init__(self, case: Case) -> None:
         schemas = case.schemas()
@@ -264,7 +264,7 @@ class Found:
 
 
 def check(case: Case) -> dict[str, Any]:
-    """Run a case: exactly the oracle's rows, never more bytes than there are; returns the metrics."""
+    """Run a case: exactly the oracle's rows, within the memory; returns the metrics."""
     with case.join() as join:
         largest = max(0, join.metrics()["largest_row_bytes"] - 64)
         arrivals, found = Arrivals(case, largest), Found(case)

@@ -1,4 +1,4 @@
-"""A disk that refuses now and then, and a caller that goes on."""
+"""A disk that fails now and then, and a caller that continues."""
 
 import itertools
 import os
@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 from adjoin import StorageError
-from adjoin.streamjoin.base.spilling import SpillingJoin
+from adjoin.streamjoin.base.phases import SpillingJoin
 
 
 class Refusals:
-    """Every ninth call to the disk fails, for a while; all results are collected all the same.
+    """For a while every ninth call to the disk fails; all results are collected nevertheless.
 
     Attributes:
         found: The results.
-        complaints: What was said of the failures.
+        complaints: The messages of the failures.
     """
 
     def __init__(self, monkeypatch: Any, call: str, number: int, calls: int) -> None:
@@ -33,7 +33,7 @@ class Refusals:
         monkeypatch.setattr(f"adjoin.streamjoin.disk.spill_file.os.{call}", refused_now_and_then)
 
     def go_on(self, join: SpillingJoin, work: Iterable[pa.RecordBatch]) -> None:
-        """Take results; after every failure what was begun goes on."""
+        """Take results; after every failure, continue what was interrupted."""
         while not self._has_ended(work):
             join.check_invariants()
             work = join.idle(0)

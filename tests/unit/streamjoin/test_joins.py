@@ -1,4 +1,4 @@
-"""All joins of two streams: every pair exactly once, whatever arrives when, in memory never exceeded."""
+"""All joins of two streams: every pair exactly once, whatever arrives when, and memory is never exceeded."""
 
 import errno
 import os
@@ -42,7 +42,7 @@ WIDTH = 1_500
 
 
 def arrivals(most_rows):
-    """Rows of one side, a pause, the end of a side, in any order; of ten cases nine fill the memory first."""
+    """Rows of a side, pauses, the end of a side, in any order; nine of ten cases fill the memory first."""
     amounts = st.one_of(st.integers(0, most_rows), st.just(most_rows))
     rows = st.tuples(st.sampled_from(["left", "right"]), amounts)
     pause = st.tuples(st.just("pause"), st.sampled_from([0.01, 0.05, 0.3]))
@@ -79,7 +79,7 @@ def test_every_pair_comes_exactly_once_in_many_more_cases(
 
 
 def check_every_pair(name, kind, is_restored, items, keys, seed, *, is_tight):
-    """Also where the operator is written down after every batch, and another one goes on."""
+    """Also where a new operator continues from a snapshot after every batch."""
     options, condition = CONDITIONS[kind]
     left, right = Input(LEFT, seed, keys, WIDTH), Input(RIGHT, seed + 1, keys, WIDTH)
     found = []
@@ -126,7 +126,7 @@ def test_results_come_in_all_phases(name):
 
 
 @pytest.mark.parametrize("name", each(["diner", "rpj", "hmj", "xjoin"]))
-def test_tuples_have_the_memory_of_reactive_phases_until_there_is_one(name):
+def test_tuples_use_the_memory_of_reactive_phases_until_the_first_one(name):
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
     found, kept = [], []
     with small(name, is_tight=False) as join:
@@ -167,7 +167,7 @@ def test_one_key_everywhere(name, kind):
 @pytest.mark.parametrize("most_bytes", [1_200, 2_300, 3_400])
 @pytest.mark.parametrize("name", each(SPILLING))
 def test_rows_that_are_a_large_part_of_a_block(name, most_bytes):
-    """Of slots that hold one or two of them nothing is gained by moving rows; it goes on all the same."""
+    """Moving rows gains nothing where a slot holds only one or two of them; the join still completes."""
     random, inputs = np.random.default_rng(1), [Input(LEFT, 1, 50), Input(RIGHT, 2, 50)]
     found: list[pa.RecordBatch] = []
     with small(name, memory="700KB") as join:
@@ -213,7 +213,7 @@ def test_the_least_and_the_greatest_key_everywhere(name, kind, key):
 
 
 @pytest.mark.parametrize("name", each(SPILLING))
-def test_what_a_failed_call_left_over_is_not_written_down(name, monkeypatch):
+def test_no_snapshot_is_taken_after_a_call_that_failed(name, monkeypatch):
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
     with small(name) as join:
         for side, rows in (("left", left), ("right", right)):
@@ -231,13 +231,13 @@ def test_what_a_failed_call_left_over_is_not_written_down(name, monkeypatch):
             list(join.snapshot())
 
 
-def test_a_column_with_a_name_of_ours_is_refused():
+def test_a_column_with_a_reserved_name_is_refused():
     schema = LEFT.append(pa.field("_adjoin_arrived", pa.int64()))
     with pytest.raises(SchemaError, match="rename"):
         JOINS["diner"](schema, RIGHT, on="k")
 
 
-def test_a_pause_shorter_than_the_patience_is_no_reactive_phase():
+def test_a_pause_shorter_than_wait_seconds_starts_no_reactive_phase():
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
     with small("diner", wait_seconds=0.025) as join:
         for side, rows in (("left", left), ("right", right)):
@@ -253,7 +253,7 @@ def test_a_pause_shorter_than_the_patience_is_no_reactive_phase():
     ("call", "number", "complaint"),
     [("pwrite", errno.ENOSPC, "make room"), ("preadv", errno.EIO, "cannot read")],
 )
-def test_what_the_disk_refuses_is_said_and_nothing_is_lost(name, call, number, complaint, monkeypatch):
+def test_disk_errors_are_reported_and_nothing_is_lost(name, call, number, complaint, monkeypatch):
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
     disk = Refusals(monkeypatch, call, number, calls=400)
     with small(name) as join:
@@ -274,7 +274,7 @@ def test_a_damaged_block_is_found(name):
         for side, rows in (("left", left), ("right", right)):
             for batch in join.push(side, rows.draw(4_000)):
                 del batch
-        os.pwrite(join._files[0]._file.fileno(), b"\x55" * 64, 700)
+        os.pwrite(join._storage.files[0]._file.fileno(), b"\x55" * 64, 700)
         with pytest.raises(CorruptionError, match="damaged"):
             list(join.finish())
 

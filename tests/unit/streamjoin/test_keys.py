@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import DINER, MINER
-from adjoin.streamjoin.base.results import InSlots
+from adjoin.streamjoin.base.result_builder import InSlots
 
 
 @pytest.mark.parametrize("relations", [2, 3])
@@ -30,6 +30,6 @@ def test_long_keys_are_fetched_a_portion_at_a_time(relations, monkeypatch):
     monkeypatch.setattr(InSlots, "take", noted)
     with join:
         found = list(join.run([(name, rows) for name in names]))
-        assert max(taken) <= join._sizes.work_bytes // 2
+        assert max(taken) <= join._storage.sizes.work_bytes // 2
     assert sum(batch.num_rows for batch in found) == 40**relations
-    assert sum(taken) > join._sizes.work_bytes
+    assert sum(taken) > join._storage.sizes.work_bytes

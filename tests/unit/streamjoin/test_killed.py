@@ -1,4 +1,4 @@
-"""A process that joins is killed again and again; its snapshots lose nothing and repeat nothing."""
+"""A joining process is killed repeatedly; its snapshots lose nothing and repeat nothing."""
 
 import os
 import random
@@ -6,12 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from adjoin.streamjoin.base.spilling import SpillingJoin
+from adjoin.streamjoin.base.phases import SpillingJoin
 from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of, small
 from tests.unit.streamjoin.manyway.relations import Tree
 
@@ -20,7 +19,7 @@ ROWS = 400
 
 
 class TwoStreams:
-    """Two inputs with the same rows each time."""
+    """Two inputs that draw the same rows every time."""
 
     names = ("left", "right")
 
@@ -38,7 +37,7 @@ class TwoStreams:
 
 
 class FourStreams:
-    """A chain of relations with the same rows each time."""
+    """A chain of relations that draws the same rows every time."""
 
     def __init__(self) -> None:
         self._tree = Tree([0, 1, 2], ["equality", "band", "equality"], 900, 1)
@@ -117,7 +116,7 @@ def test_killed_at_any_time_nothing_is_lost_or_repeated(name, tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         ) as child:
             assert child.stdout is not None
             assert child.stderr is not None

@@ -1,4 +1,4 @@
-"""What the constructor of a join of streams accepts works to the end; what does not fit is refused."""
+"""A memory that the constructor accepts is enough to the end; rows that do not fit are refused."""
 
 import re
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from adjoin import BudgetError
-from adjoin.streamjoin.disk.block_directory import CHUNK_ENTRIES
+from adjoin.streamjoin.disk.spill_file import CHUNK_ENTRIES
 from tests.unit.streamjoin.inputs import each
 from tests.unit.streamjoin.memorygrid import (
     CONDITIONS,
@@ -37,7 +37,7 @@ def conditions_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", each(SPILLING))
-def test_the_least_memory_works_to_the_end(name):
+def test_the_least_memory_is_enough_to_the_end(name):
     least = least_memory(name, "186+916")
     for number, (memory, skew) in enumerate(zip((least, least + 1), ("uniform", "distinct"), strict=True)):
         case = Case(name, memory, "186+916", skew, rows=600, batch_rows=300, has_pauses=number > 0)
@@ -45,8 +45,8 @@ def test_the_least_memory_works_to_the_end(name):
 
 
 @pytest.mark.parametrize("name", [*TWO_INPUTS, *MANY_INPUTS])
-def test_a_tenth_of_a_megabyte_more_than_the_least_is_never_refused(name):
-    """There is no hole in what is accepted, and the error names exactly the least."""
+def test_no_memory_above_the_least_is_refused(name):
+    """What is accepted has no gaps, and the error names exactly the least."""
     schemas = Case(name, 0).schemas()
     least = least_memory(name)
     for memory in [*range(least, least + 30), *range(least, least + 100_000, 997), 1 << 20]:
@@ -57,7 +57,7 @@ def test_a_tenth_of_a_megabyte_more_than_the_least_is_never_refused(name):
 
 
 @pytest.mark.parametrize("name", SPILLING)
-def test_a_row_that_does_not_fit_is_refused_and_the_join_goes_on(name):
+def test_a_row_that_does_not_fit_is_refused_and_the_join_continues(name):
     case = Case(name, 1 << 20, "mixed", rows=1)
     with case.join() as join:
         largest = join.metrics()["largest_row_bytes"]
@@ -80,13 +80,13 @@ def test_a_row_that_does_not_fit_is_refused_and_the_join_goes_on(name):
 
 
 def row(name: str, join: Any, side: str, key: int, size: int) -> pa.RecordBatch:
-    """A row of so many bytes: two numbers, a string, 4 bytes for its end and three bits for nulls."""
+    """A row of this size: two numbers, a string, 4 bytes for its offset and three validity bits."""
     schema = Case(name, 0, "mixed").schemas()[side]
     text = "x" * (size - 8 - 8 - 4 - 1)
     return pa.RecordBatch.from_pylist([{"k": key, schema.names[1]: 0, schema.names[2]: text}], schema)
 
 
-def test_blocks_that_the_caller_chose_are_named_with_their_memory():
+def test_errors_name_the_block_size_that_the_caller_chose():
     with pytest.raises(BudgetError, match=r"with blocks of 65536 bytes.*give memory=(\d+)") as refused:
         make("diner", Case("diner", 0).schemas(), 500_000, "equality", block_bytes=65_536)
     enough = int(re.findall(r"memory=(\d+)", str(refused.value))[-1])
@@ -103,16 +103,16 @@ def test_blocks_that_the_caller_chose_are_named_with_their_memory():
 
 @pytest.mark.parametrize("name", each(["diner", "xjoin", "hmj", "rpj", "miner"]))
 def test_far_more_blocks_than_the_directory_holds_in_memory(name):
-    """Also where reactive phases go on for longer than there is room for notes on them."""
+    """Also where reactive phases do more work than there is room to record."""
     case = Case(name, least_memory(name, "916"), "916", "growing", rows=1_200, batch_rows=300)
     case = replace(case, has_pauses=name != "miner")
     metrics = check(case)
     with case.join() as join:
-        assert metrics["blocks_flushed"] > 2 * join._sizes.directory_chunks * CHUNK_ENTRIES
+        assert metrics["blocks_flushed"] > 2 * join._storage.sizes.directory_chunks * CHUNK_ENTRIES
 
 
 def grid() -> list[Case]:
-    """Every operator, condition, width and skew, each in another memory, batch and with or without pauses."""
+    """Every operator, condition, width and skew; memory, batch size and pauses vary."""
     memories = cycle([*MULTIPLES, *SIZES])
     batches, pauses, seed = cycle([1_500, 7, 300]), cycle([True, False]), 0
     cases = []
@@ -160,7 +160,7 @@ def test_long_runs(name, memory, width, skew, rows):
     assert check(case)["blocks_flushed"] > 50
 
 
-def test_the_keys_of_the_grid_are_what_they_are_called():
+def test_the_keys_of_the_grid_match_their_names():
     random = np.random.default_rng(1)
     drawn = {skew: keys_of(skew, 0, 5_000, 0, 5_000, random) for skew in SKEWS}
     assert len(np.unique(drawn["distinct"])) == 5_000

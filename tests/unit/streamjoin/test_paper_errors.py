@@ -1,16 +1,16 @@
-"""What the paper on DINER has wrong, and what goes wrong with it; D-E1 to D-E3 are in `test_box`."""
+"""The errors of the DINER paper, and their consequences; D-E1 to D-E3 are in `test_joined_blocks`."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from adjoin.streamjoin.memory.three_regions import LOWER, MIDDLE, UPPER, Regions, ThreeRegions
+from adjoin.streamjoin.base.three_regions import LOWER, MIDDLE, UPPER, RegionStatistics, ThreeRegions
 from tests.unit.streamjoin.inputs import LEFT, RIGHT, Input, expected, pairs_of, small
 
 
-def regions(joins: list[int], tuples: list[int]) -> Regions:
-    return Regions(10, 20, np.array(joins), np.array(tuples))
+def regions(joins: list[int], tuples: list[int]) -> RegionStatistics:
+    return RegionStatistics(10, 20, np.array(joins), np.array(tuples))
 
 
 @pytest.mark.parametrize(
@@ -23,20 +23,20 @@ def regions(joins: list[int], tuples: list[int]) -> Regions:
         ([9, 4, 4], [10, 10, 10], LOWER),
     ],
 )
-def test_the_least_useful_region_goes(joins, tuples, region):
-    """D-E4: the one with the fewest joins for a tuple, not the second highest; equal ones in an order."""
+def test_the_least_useful_region_is_flushed(joins, tuples, region):
+    """D-E4: the one with the fewest joins per tuple, not the second highest; ties have an order."""
     assert regions(joins, tuples).least_useful == region
 
 
-def test_a_region_without_tuples_is_not_asked():
-    """D-E9: joins by tuples is nothing by nothing there."""
+def test_a_region_without_tuples_is_never_chosen():
+    """D-E9: joins per tuple would be zero divided by zero."""
     with np.errstate(all="raise"):
         assert regions([0, 0, 7], [0, 0, 10]).least_useful == MIDDLE
         assert regions([0, 3, 7], [0, 10, 10]).least_useful == LOWER
 
 
-def test_both_tuples_of_a_match_are_credited_where_they_are():
-    """D-E6, D-E10: in the band of a row there are tuples of other regions than its own."""
+def test_both_tuples_of_a_match_are_credited_to_their_own_regions():
+    """D-E6, D-E10: a row can match tuples in other regions than its own."""
     policy = ThreeRegions()
     for side in (0, 1):
         policy.regions[side][0].lower, policy.regions[side][0].upper = 10, 20
@@ -57,7 +57,7 @@ def test_the_join_credits_every_match_to_both_inputs():
 
 
 def test_tuples_in_memory_meet_those_on_disk_at_the_end():
-    """D-E7: what is in memory when both inputs end has not met what was flushed before it came."""
+    """D-E7: tuples in memory when both inputs end have not met those flushed before they arrived."""
     left, right = Input(LEFT, 1, 4_000), Input(RIGHT, 2, 4_000)
     with small("diner") as join:
         found = [batch for _ in range(8) for batch in join.push("left", left.draw(400))]
@@ -70,7 +70,7 @@ def test_tuples_in_memory_meet_those_on_disk_at_the_end():
 
 
 def test_no_two_moments_are_the_same():
-    """D-E8: a tuple that leaves at the moment at which another arrives would be lost, or found twice."""
+    """D-E8: a pair would be lost or repeated if a tuple left at the moment at which the other arrives."""
     left, right = Input(LEFT, 1, 300), Input(RIGHT, 2, 300)
     with small("diner") as join:
         for _ in range(6):
@@ -78,7 +78,7 @@ def test_no_two_moments_are_the_same():
                 for batch in join.push(side, rows.draw(400)):
                     del batch
         moments: list[int] = []
-        for tuples, blocks in zip(join._inputs, join._blocks, strict=True):
+        for tuples, blocks in zip(join._storage.inputs, join._storage.blocks, strict=True):
             place, _, _ = tuples.index.places(tuples.index.all())
             moments += tuples.arrived_at(place).tolist()
             for number in range(len(blocks)):
@@ -90,8 +90,8 @@ def test_no_two_moments_are_the_same():
 
 
 @pytest.mark.parametrize("ended", ["left", "right"])
-def test_rows_are_taken_while_either_input_goes_on(ended):
-    """D-E5: the arriving phase goes on with one input; D-E14: whose tuples leave first."""
+def test_rows_are_taken_while_either_input_continues(ended):
+    """D-E5: the arriving phase continues with one input; D-E14: its tuples leave first."""
     left, right = Input(LEFT, 1, 5_000), Input(RIGHT, 2, 5_000)
     sides: dict[str, Any] = {"left": left, "right": right}
     other = "right" if ended == "left" else "left"

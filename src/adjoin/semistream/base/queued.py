@@ -11,10 +11,11 @@ from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock
+from adjoin.operators.on import On
 from adjoin.semistream.base.intake import Intake
 from adjoin.semistream.base.join import Algorithm, JoinParts, SemiStreamJoin, make_parts, require_master
 from adjoin.semistream.base.queue import QueueRoom, RowQueue
-from adjoin.semistream.base.spec import On, make_spec
+from adjoin.semistream.base.spec import make_spec
 from adjoin.semistream.models.iteration import best_buffer_bytes
 from adjoin.semistream.models.setting import CostConstants, Setting
 from adjoin.semistream.pages.split import Landing, LandingRoom

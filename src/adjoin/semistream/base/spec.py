@@ -1,18 +1,18 @@
 """The join specification, validated once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from adjoin import arguments
-from adjoin.arrow.encodings import Orders, declared_type
+from adjoin.arrow.encodings import Orders
 from adjoin.errors import OptionError, SchemaError
 from adjoin.keys.predicate import Between, Distance, Equality, Predicate, Within
 from adjoin.master.master import Master
+from adjoin.operators.on import On, check_columns, check_distinct, result_schema, with_suffix
 
 HOW = ("inner", "left", "semi", "anti")
-On = str | Sequence[str] | Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,14 @@ class JoinSpec:
 
     def output_schema(self, stream: pa.Schema, master: pa.Schema) -> pa.Schema:
         """The stream's columns, then the master's."""
-        missing = [name for name in self.predicate.columns if name not in stream.names]
-        if missing:
-            raise SchemaError(f"the stream has no column {missing[0]!r}; it has {stream.names}")
-        repeated = {name for name in stream.names if stream.names.count(name) > 1}
-        if repeated:
-            raise SchemaError(f"the stream has several columns named {min(repeated)!r}; rename them")
-        fields = [field.with_type(declared_type(field.type)) for field in stream]
-        fields += [self._master_field(stream, master.field(name)) for name in self.columns]
-        names = [field.name for field in fields]
-        for name in names:
-            if names.count(name) > 1:
-                raise SchemaError(f"two output columns would be named {name!r}; choose another suffix=")
-        return pa.schema(fields)
+        check_columns(stream, self.predicate.columns, "the stream")
+        check_distinct(stream, "the stream")
+        added = [self._master_field(stream, master.field(name)) for name in self.columns]
+        return result_schema([*stream, *added], "choose another suffix=")
 
     def _master_field(self, stream: pa.Schema, field: pa.Field) -> pa.Field:
-        name = field.name + self.suffix if field.name in stream.names else field.name
-        return field.with_name(name).with_nullable(field.nullable or self.how == "left")
+        field = with_suffix(field, stream.names, self.suffix)
+        return field.with_nullable(field.nullable or self.how == "left")
 
 
 def make_spec(
@@ -94,9 +85,7 @@ def make_spec(
         predicate = Equality(master.codec, tuple(pairs[key] for key in master.key))
     same_name = {key for key, column in pairs.items() if key == column} if predicate.is_equality else set()
     wanted = master.schema.names if columns is None else list(columns)
-    unknown = [name for name in wanted if name not in master.schema.names]
-    if unknown:
-        raise SchemaError(f"the master has no column {unknown[0]!r}; it has {master.schema.names}")
+    check_columns(master.schema, wanted, "the master")
     chosen = tuple(name for name in dict.fromkeys(wanted) if name not in same_name)
     verified = () if master.codec.ordered else master.key
     return JoinSpec(how, predicate, chosen if how in ("inner", "left") else (), verified, suffix)

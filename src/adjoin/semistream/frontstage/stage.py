@@ -18,12 +18,12 @@ from adjoin.kernels.types import Array
 from adjoin.master.master import Master
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Pause
+from adjoin.operators.on import On
 from adjoin.operators.portions import portions
 from adjoin.semistream.base.answers import KeyCheck, Output
 from adjoin.semistream.base.buffers import Rows
 from adjoin.semistream.base.contract import SemiStreamOperator
 from adjoin.semistream.base.join import SemiStreamJoin, require_master
-from adjoin.semistream.base.spec import On
 from adjoin.semistream.frontstage.cache import FrontCache
 from adjoin.semistream.frontstage.tuple_cache import CachedPlaces, TupleCache
 

@@ -12,11 +12,11 @@ from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock
+from adjoin.operators.on import On
 from adjoin.semistream.base.intake import Intake
 from adjoin.semistream.base.join import JoinParts
 from adjoin.semistream.base.queue import QueueRoom
 from adjoin.semistream.base.queued import check_pages
-from adjoin.semistream.base.spec import On
 from adjoin.semistream.hybridjoin.hybridjoin import HybridJoin, Loads
 from adjoin.semistream.models.popularity import coarser
 from adjoin.semistream.models.setting import CostConstants, Setting

@@ -13,9 +13,10 @@ from adjoin.master.master import Master
 from adjoin.memory.page_memory import PageMemory
 from adjoin.operators.clock import Clock, Pause, SystemClock
 from adjoin.operators.late_input import arrivals
+from adjoin.operators.on import On
 from adjoin.semistream.base.intake import Intake
 from adjoin.semistream.base.join import SemiStreamJoin, make_parts, require_master
-from adjoin.semistream.base.spec import On, make_spec
+from adjoin.semistream.base.spec import make_spec
 from adjoin.semistream.ssij.deadline import Deadline
 from adjoin.semistream.ssij.phases import Phases, Thresholds
 

@@ -20,8 +20,9 @@ from adjoin.errors import OptionError, SchemaError
 from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
 from adjoin.memory.budget import parse_bytes
+from adjoin.operators.on import On
 from adjoin.semistream.algorithms import algorithm_named
-from adjoin.semistream.base.spec import JoinSpec, On, make_spec
+from adjoin.semistream.base.spec import JoinSpec, make_spec
 from adjoin.semistream.ssij.deadline import Deadline
 from adjoin.spark.enrich.micro_batch import MicroBatch
 from adjoin.spark.enrich.routing import ROUTES, route_by_range

@@ -10,102 +10,103 @@ from adjoin.arrow.row_sizes import message_overhead
 from adjoin.errors import BudgetError
 from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.row_slots import RowSlots
-from adjoin.streamjoin.disk.block_directory import CHUNK_BYTES
-from adjoin.streamjoin.disk.pair_join import OUTER_BYTES
+from adjoin.streamjoin.disk.spill_file import CHUNK_BYTES
 from adjoin.streamjoin.memory.ordered_index import INTERVAL_BYTES, POINT_BYTES
 from adjoin.streamjoin.memory.row_store import HOLE_BYTES
-from adjoin.streamjoin.memory.tuples import stored_schema
+from adjoin.streamjoin.memory.tuples import tuple_schema
 
+OUTER_BYTES = 84
+"""Of a tuple of an outer block besides its slot: interval, place, block, moments; twice while sorted."""
 LEAST_SLOTS = 4
-"""Of each input, for its tuples."""
+"""The minimum number of slots of each input."""
 _PAGE_BYTES = 4096
 _BLOCKS = 48
-"""Of each input: a block is so small a part of the memory, unless the caller chose."""
+"""By default, this many blocks per input would fill the memory."""
 _MOST_BLOCK_BYTES = 1 << 20
 _WORK_SHARE, _OUTER_SHARE = 1 / 16, 1 / 12
 _SMALL_WORK_SHARE, _LITTLE_WORK_BYTES = 1 / 4, 128 << 10
-"""Of a small memory so much more is for work, up to so many bytes: each step has its fixed cost."""
+"""In a small memory the work share is larger, up to this many bytes: every step has a fixed cost."""
 _BYTES_PER_ROW = 256
-"""What sorting, probing and noting one arriving row takes, at most, beside the row itself."""
+"""The most that sorting, probing and recording an arriving row takes, besides the row itself."""
 _NOTES_BYTES = 20
-"""On a slot, beside what it holds."""
+"""What is recorded about a slot, besides its contents."""
 INPUT_SHARE = 1 / 10
-"""Of the memory, for rows that come while the operator works; once there were such rows."""
+"""Of the memory, for rows that arrive while the operator works, once there are such rows."""
 _DIRECTORY_SHARE, _LEAST_CHUNKS, _DIRECTORY_COPIES = 1 / 128, 2, 2
-"""Directories of blocks in memory; twice, while they are scanned."""
+"""The directories of blocks in memory; two copies while they are scanned."""
 _TASK_SHARE, _LEAST_TASK_BYTES = 1 / 64, 8 << 10
 _RECALLED_BYTES = 160
-"""By which a row may be larger when it comes back from disk: it has two more columns then."""
+"""How much larger a row may be when it comes back from disk, with two more columns."""
 STAMP_BYTES = 8
-"""Of a row as it is kept: when it arrived."""
+"""Of a stored tuple: its moment of arrival."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReactiveMemory:
     """What a join keeps in memory of the blocks that it joins in a reactive phase.
 
     Attributes:
-        copies: Of the outer blocks.
-        row_bytes: What a tuple of theirs takes beside its block.
+        copies: The number of copies of each outer block.
+        row_bytes: What one of its tuples takes besides the block.
     """
 
     copies: int = 1
     row_bytes: int = OUTER_BYTES
 
     def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
-        """In all, where a block has at most so many rows; and for the block that is read."""
+        """In total, including the inner block, if a block has at most `block_rows` rows."""
         return (self.copies * max_outer + 1) * slot_bytes + max_outer * block_rows * self.row_bytes
 
     def notes_bytes(self, max_outer: int) -> int:  # noqa: ARG002
-        """Notes on the slots of their own that they have."""
+        """What is recorded about slots of its own."""
         return 0
 
 
 @dataclass(frozen=True)
-class ReadingMany(Reading):
-    """The same of a join of many inputs: as many outer blocks as there is room for, and one of each other.
+class ManyReactiveMemory(ReactiveMemory):
+    """What a join of many inputs keeps: as many outer blocks as fit, and a block of each other input.
 
     Attributes:
-        inner: Blocks that are kept beside the outer ones and the one that is read.
-        slot_notes_bytes: Notes on a slot of every input.
+        inner: The number of blocks kept besides the outer ones and the one being read.
+        slot_notes_bytes: What is recorded about one slot of every input.
     """
 
     inner: int = 0
     slot_notes_bytes: int = 0
 
     def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
-        """In all: twice the size of the outer blocks, and what any one block can take."""
+        """In total: twice the size of the outer blocks, and the maximum for each other block."""
         return 2 * max_outer * slot_bytes + (self.inner + 1) * self.block_bytes(slot_bytes, block_rows)
 
     def notes_bytes(self, max_outer: int) -> int:
-        """Notes on the slots of all inputs."""
+        """What is recorded about the slots of all inputs."""
         return self.slots(max_outer) * self.slot_notes_bytes
 
     def slots(self, max_outer: int) -> int:
-        """Of each input, for the blocks that are kept."""
+        """The number of slots of each input for blocks that are kept."""
         return 2 * max_outer + 4
 
     def block_bytes(self, slot_bytes: int, rows: int) -> int:
-        """What a block of so many rows takes when it is kept; its rows may need a slot more."""
+        """What a block of this many rows takes when it is kept; its rows may need an extra slot."""
         return 2 * slot_bytes + rows * self.row_bytes
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The parts of a budget that do not change, and what follows from it.
+    """How a budget is divided: the parts that do not change.
 
     Attributes:
         total_bytes: The budget.
-        slot_bytes: A slot, and the most that a block takes.
-        slots: The most slots that there can be.
-        notes_bytes: Notes on all slots.
+        slot_bytes: Size of a slot, and the maximum size of a block.
+        slots: The maximum number of slots.
+        notes_bytes: What is recorded about slots.
         work_bytes: What one step may use for sorting, probing and building results.
-        reading_bytes: Blocks that are joined in a reactive phase; set aside when the first one begins.
-        task_bytes: Notes on what reactive phases have done.
-        directory_chunks: So many chunks of the directory of each input are in memory.
-        max_outer: So many blocks of those that are joined in a reactive phase are outer ones.
-        block_rows: No block has more.
-        row_bytes: Of each input: the largest row that fits, as `row_bytes` counts a tuple.
+        reactive_bytes: For blocks that are joined in reactive phases; set aside when the first one begins.
+        task_bytes: What is recorded about completed reactive work.
+        directory_chunks: The number of chunks of each directory in memory.
+        max_outer: The maximum number of outer blocks in a reactive phase.
+        block_rows: The maximum number of rows of a block.
+        row_bytes: The largest row of each input that fits, as `row_bytes` counts a stored tuple.
     """
 
     total_bytes: int
@@ -113,7 +114,7 @@ class Sizes:
     slots: int
     notes_bytes: int
     work_bytes: int
-    reading_bytes: int
+    reactive_bytes: int
     task_bytes: int
     directory_chunks: int
     max_outer: int
@@ -121,53 +122,53 @@ class Sizes:
     row_bytes: tuple[int, ...]
 
     def reserve(self, budget: MemoryBudget) -> None:
-        """Set aside what is never for tuples."""
+        """Set aside what is never used for tuples."""
         budget.set("notes", self.all_notes_bytes)
         budget.set("work", self.work_bytes)
 
     @property
     def all_notes_bytes(self) -> int:
-        """Notes on slots, on blocks and on what reactive phases have done."""
+        """What is recorded about slots, blocks and completed reactive work."""
         directories = _DIRECTORY_COPIES * self.directory_chunks * CHUNK_BYTES * len(self.row_bytes)
         return self.notes_bytes + self.task_bytes + directories
 
     @property
     def piece_rows(self) -> int:
-        """Rows, and pairs, handled at a time."""
+        """The number of rows, or pairs, handled at a time."""
         return max(1, self.work_bytes // 2 // _BYTES_PER_ROW)
 
     @property
     def largest_row_bytes(self) -> int:
-        """A row of any input fits if it takes no more; see `SpillingJoin`."""
+        """A row of any input fits if it is not larger; see `SpillingJoin`."""
         return min(self.row_bytes) - STAMP_BYTES
 
 
 @dataclass(frozen=True)
-class Division:
-    """How a join divides its memory, whatever that is.
+class MemoryPlan:
+    """How a join divides any amount of memory.
 
-    Where the caller did not choose, blocks are a small part of the memory, and smaller where that would be
-    too much, down to a page; then there are fewer outer blocks.
+    Unless the caller chose their size, blocks are a small fraction of the memory; they are reduced, down to a
+    page, where memory is short, and after that the number of outer blocks is reduced.
 
     Attributes:
         plain: The schemas of the inputs.
         are_points: For each join attribute of each input, whether a tuple has one key there or an interval.
-        reading: What is in memory in a reactive phase.
-        outer: Most outer blocks and fewest; None: a share of the memory.
-        block_bytes: A block, if the caller chose.
+        reactive: What is in memory in a reactive phase.
+        outer: The most and the fewest outer blocks; None: as many as fit in a share of the memory.
+        block_bytes: Size of a block, if the caller chose it.
     """
 
     plain: Sequence[pa.Schema]
     are_points: Sequence[Sequence[bool]]
-    reading: Reading
+    reactive: ReactiveMemory
     outer: tuple[int, int] | None
     block_bytes: int | None
 
     def of(self, total_bytes: int) -> Sizes:
-        """The parts of so many bytes.
+        """How this much memory is divided.
 
         Raises:
-            BudgetError: That is too little; it names what would do.
+            BudgetError: It is too little; the error says how much is enough.
         """
         sizes = self._sizes(total_bytes)
         if sizes is None:
@@ -180,11 +181,11 @@ class Division:
         return sizes
 
     def least_bytes(self) -> int:
-        """The least memory that will do."""
+        """The least memory that is enough."""
         return _least(lambda total: self._sizes(total) is not None)
 
     def enough_for(self, row_bytes: int) -> str:
-        """The options with which a row of so many bytes, as `row_bytes` counts a tuple, fits."""
+        """The options with which a row fits that takes this much, as `row_bytes` counts a stored tuple."""
         slot_bytes = _whole_pages(row_bytes + max(map(self._not_for_rows, range(len(self.plain)))))
         if self.block_bytes is None and slot_bytes <= _MOST_BLOCK_BYTES:
             return f"memory={_least(lambda total: self._fits(total, row_bytes))} or more"
@@ -196,7 +197,7 @@ class Division:
         return sizes is not None and min(sizes.row_bytes) >= row_bytes
 
     def _sizes(self, total_bytes: int) -> Sizes | None:
-        """The largest blocks, and of them the most outer ones, for which there is room."""
+        """The largest blocks for which there is memory, and of those the most outer ones."""
         least = self._least_slot_bytes
         wanted_bytes = self.block_bytes or min(total_bytes // (_BLOCKS * len(self.plain)), _MOST_BLOCK_BYTES)
         for slot_bytes in range(max(_whole_pages(wanted_bytes), least), least - 1, -_PAGE_BYTES):
@@ -210,23 +211,23 @@ class Division:
 
     @property
     def _least_slot_bytes(self) -> int:
-        """A slot takes the smallest row of every input."""
+        """A slot must hold the smallest row of every input."""
         needed = (
             self._not_for_rows(side) + _least_row_bytes(schema) for side, schema in enumerate(self.plain)
         )
         return _whole_pages(max(self.block_bytes or 1, *needed))
 
     def _needed(self, total_bytes: int, slot_bytes: int, max_outer: int) -> float:
-        """What all parts take, and a block of rows; it grows more slowly than the memory."""
+        """What all parts and a block of rows take; it grows more slowly than the memory."""
         inputs, block_rows = len(self.plain), self._block_rows(slot_bytes)
-        notes = total_bytes / slot_bytes * self._slot_notes_bytes + self.reading.notes_bytes(max_outer)
+        notes = total_bytes / slot_bytes * self._slot_notes_bytes + self.reactive.notes_bytes(max_outer)
         work = _work_bytes(total_bytes, slot_bytes)
         task = max(_LEAST_TASK_BYTES, total_bytes * _TASK_SHARE)
         directories = _DIRECTORY_COPIES * max(
             inputs * _LEAST_CHUNKS * CHUNK_BYTES, total_bytes * _DIRECTORY_SHARE
         )
         tuples = inputs * LEAST_SLOTS * slot_bytes + block_rows * self._index_bytes
-        reading = self.reading.bytes(max_outer, slot_bytes, block_rows)
+        reading = self.reactive.bytes(max_outer, slot_bytes, block_rows)
         return notes + work + task + directories + tuples + reading + total_bytes * INPUT_SHARE
 
     def _divided(self, total_bytes: int, slot_bytes: int, max_outer: int) -> Sizes:
@@ -237,9 +238,9 @@ class Division:
             total_bytes=total_bytes,
             slot_bytes=slot_bytes,
             slots=slots,
-            notes_bytes=slots * self._slot_notes_bytes + self.reading.notes_bytes(max_outer),
+            notes_bytes=slots * self._slot_notes_bytes + self.reactive.notes_bytes(max_outer),
             work_bytes=int(_work_bytes(total_bytes, slot_bytes)),
-            reading_bytes=self.reading.bytes(max_outer, slot_bytes, block_rows),
+            reactive_bytes=self.reactive.bytes(max_outer, slot_bytes, block_rows),
             task_bytes=max(_LEAST_TASK_BYTES, int(total_bytes * _TASK_SHARE)),
             directory_chunks=max(_LEAST_CHUNKS, chunks),
             max_outer=max_outer,
@@ -251,17 +252,17 @@ class Division:
         return slot_bytes // min(map(_least_row_bytes, self.plain))
 
     def _not_for_rows(self, side: int) -> int:
-        """What of a slot is not for rows: its metadata, the keys of a row, and what it grows by."""
+        """The part of a slot that is not for rows: metadata, the keys of a row, and how much it may grow."""
         key_bytes = 8 if self.are_points[side][0] else 16
-        return message_overhead(stored_schema(self.plain[side])) + key_bytes + _RECALLED_BYTES
+        return message_overhead(tuple_schema(self.plain[side])) + key_bytes + _RECALLED_BYTES
 
     @cached_property
     def _slot_notes_bytes(self) -> int:
-        return sum(slot_notes_bytes(stored_schema(schema)) for schema in self.plain)
+        return sum(slot_notes_bytes(tuple_schema(schema)) for schema in self.plain)
 
     @cached_property
     def _index_bytes(self) -> int:
-        """Of a tuple: its entries in all indexes, room to merge one of them, a note on the hole it leaves."""
+        """Of a tuple: its entries in all indexes, room to merge one of them, and the record of its hole."""
         sizes = [[POINT_BYTES if points else INTERVAL_BYTES for points in each] for each in self.are_points]
         return HOLE_BYTES + max(
             sum(entry for entry, _ in each) + max(merge for _, merge in each) for each in sizes
@@ -278,7 +279,7 @@ def _whole_pages(size: int) -> int:
 
 
 def _least(does: Callable[[int], bool]) -> int:
-    """The least number of bytes that will do, where all above it do too."""
+    """The least number of bytes that is enough, given that all greater ones are."""
     too_few, enough = 0, _PAGE_BYTES
     while not does(enough):
         too_few, enough = enough, 2 * enough
@@ -289,12 +290,12 @@ def _least(does: Callable[[int], bool]) -> int:
 
 
 def slot_notes_bytes(stored: pa.Schema) -> int:
-    """What notes on a slot take whose rows have these columns."""
+    """What is recorded about a slot whose rows have these columns."""
     return RowSlots.notes_bytes(stored) + _NOTES_BYTES
 
 
 def _least_row_bytes(schema: pa.Schema) -> int:
-    """A row in a block has at least so many: its key, its moment and its columns of a fixed width."""
+    """The least that a row in a block takes: its key, its moment and its columns of fixed width."""
     total = 16
     for field in schema:
         try:

@@ -1,58 +1,65 @@
-"""The state of a join outside of its process."""
+"""Snapshots: the state of a join as named values that outlive its process."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from adjoin.arrow.encodings import Orders
 from adjoin.errors import CorruptionError, OptionError, SchemaError
 from adjoin.kernels.hashing import hash_bytes
-from adjoin.streamjoin.disk.blocks import Blocks
-from adjoin.streamjoin.memory.tuples import Tuples
+from adjoin.streamjoin.base.parts import JoinSpec
+from adjoin.streamjoin.base.storage import Storage
 
 STATE = "state"
 _MAGIC = b"adjoin snapshot 4\n"
 _CHECKSUM_BYTES = 16
 
 
-def dump(
-    facts: dict[str, Any],
-    names: Sequence[str],
-    inputs: Sequence[Tuples],
-    blocks: Sequence[Blocks],
-    orders: Orders,
-    rows: int,
-) -> Iterator[tuple[str, bytes]]:
-    """All state as named values, none larger than about a block; the last one has the checksums of all.
+def identity(operator: str, spec: JoinSpec, storage: Storage, described: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for an operator to continue from a snapshot."""
+    return {
+        "the operator": operator,
+        "the list of inputs": list(spec.names),
+        **{
+            f"the schema of {name}": _columns(schema)
+            for name, schema in zip(spec.names, spec.schemas, strict=True)
+        },
+        **described,
+        "the schema of results": _columns(spec.schema),
+        "memory": storage.budget.total_bytes,
+        "block_bytes": storage.sizes.slot_bytes,
+        "max_outer": storage.sizes.max_outer,
+    }
 
-    A block changes once at most: when its tuples have been merged into others, there is only its entry left.
+
+def _columns(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema]
+
+
+def dump(facts: dict[str, Any], spec: JoinSpec, storage: Storage) -> Iterator[tuple[str, bytes]]:
+    """The whole state as named values, none much larger than a block; the last one has all checksums.
+
+    A block changes at most once: when its tuples have been merged into others, only its entry is left.
     """
     checksums: dict[str, str] = {}
-    for name, value in _values(names, inputs, blocks, orders, rows):
+    for name, value in _values(spec, storage):
         checksums[name] = _checksum(value)
         yield name, value
-    hands = [[index.hand for index in tuples.indexes] for tuples in inputs]
-    paths = [path for path, _ in orders.dump()]
+    hands = [[index.hand for index in tuples.indexes] for tuples in storage.inputs]
+    paths = [path for path, _ in spec.orders.dump()]
     body = json.dumps({"values": checksums, "hands": hands, "orders": paths, **facts}).encode()
     yield STATE, _MAGIC + _checksum(body).encode() + body
 
 
-def _values(
-    names: Sequence[str],
-    inputs: Sequence[Tuples],
-    blocks: Sequence[Blocks],
-    orders: Orders,
-    rows: int,
-) -> Iterator[tuple[str, bytes]]:
-    for side, tuples, written in zip(names, inputs, blocks, strict=True):
+def _values(spec: JoinSpec, storage: Storage) -> Iterator[tuple[str, bytes]]:
+    for side, tuples, written in zip(spec.names, storage.inputs, storage.blocks, strict=True):
         for number in range(len(written)):
             yield f"{side}/block/{number:09d}", written.dump(number)
-        for number, batch in enumerate(tuples.dump(rows)):
+        for number, batch in enumerate(tuples.dump(storage.sizes.piece_rows)):
             yield f"{side}/tuples/{number:09d}", batch.serialize().to_pybytes()
-    for number, (_, order) in enumerate(orders.dump()):
+    for number, (_, order) in enumerate(spec.orders.dump()):
         sink = pa.BufferOutputStream()
         batch = pa.record_batch([order], names=["order"])
         with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -65,16 +72,16 @@ def _checksum(value: bytes) -> str:
 
 
 class Snapshot:
-    """What `dump` gave, in any order of names, checked to be whole.
+    """The values that `dump` returned, in any order, checked to be complete.
 
     Args:
-        values: The named values; more than these are ignored.
+        values: The named values; others are ignored.
 
     Raises:
         CorruptionError: A value is missing, or is not the one that was written.
 
     Attributes:
-        facts: Those given to `dump`.
+        facts: The facts that were given to `dump`.
     """
 
     def __init__(self, values: Iterable[tuple[str, bytes]]) -> None:
@@ -91,7 +98,7 @@ class Snapshot:
                 )
 
     def check(self, identity: Mapping[str, Any]) -> None:
-        """Raise an error that names the difference if it is of another join."""
+        """Raise an error that names the difference if the snapshot is of another join."""
         saved = self.facts["join"]
         for fact in (*identity, *(fact for fact in saved if fact not in identity)):
             here, there = identity.get(fact), saved.get(fact)
@@ -102,11 +109,10 @@ class Snapshot:
                     "here; make the join with the same arguments"
                 )
 
-    def load(
-        self, names: Sequence[str], inputs: Sequence[Tuples], blocks: Sequence[Blocks], orders: Orders
-    ) -> None:
-        """Put tuples and blocks where they belong."""
-        for number, (side, tuples, written) in enumerate(zip(names, inputs, blocks, strict=True)):
+    def load(self, spec: JoinSpec, storage: Storage) -> None:
+        """Restore tuples and blocks."""
+        sides = zip(spec.names, storage.inputs, storage.blocks, strict=True)
+        for number, (side, tuples, written) in enumerate(sides):
             for value in self._all(f"{side}/block/"):
                 written.load(value)
             for value in self._all(f"{side}/tuples/"):
@@ -115,7 +121,7 @@ class Snapshot:
                 index.hand = hand
         for path, value in zip(self.facts["orders"], self._all("orders/"), strict=True):
             with pa.ipc.open_stream(value) as stream:
-                orders.load(tuple(path), stream.read_all()["order"].combine_chunks())
+                spec.orders.load(tuple(path), stream.read_all()["order"].combine_chunks())
 
     def _all(self, prefix: str) -> Iterator[bytes]:
         for name in sorted(name for name in self._found if name.startswith(prefix)):

@@ -1,74 +1,129 @@
-"""What is to be joined with what, checked once at the door."""
+"""What two inputs are joined on: the join condition and the columns of the results, validated once."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin import arguments
-from adjoin.arrow.copying import (
-    batch_of,
-    can_be_taken,
-    no_rows,
-    plain_columns,
-    take_rows,
-)
-from adjoin.arrow.encodings import Orders, declared_type, declared_values
+from adjoin.arrow.copying import can_be_taken, no_rows, plain_columns, plain_schema, take_rows
+from adjoin.arrow.encodings import Orders
 from adjoin.arrow.row_sizes import can_be_measured
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
+from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
-from adjoin.keys.predicate import Distance
-from adjoin.streamjoin.base.condition import LEFT, RIGHT, Condition
+from adjoin.keys.codec import KeyCodec
+from adjoin.keys.predicate import Between, Bounds, Distance, Equality, Predicate, Within
+from adjoin.operators.on import (
+    On,
+    check_columns,
+    check_distinct,
+    chosen_columns,
+    result_batch,
+    result_schema,
+    with_suffix,
+)
+from adjoin.streamjoin.memory.tuples import KeyIntervals
 
-On = str | Sequence[str] | Mapping[str, str]
+LEFT, RIGHT = 0, 1
 SIDES = ("left", "right")
 _OURS = "_adjoin_"
 
 
-@dataclass(frozen=True)
-class Keyed:
-    """Rows of one side with their keys, those without a key left out.
+class Condition:
+    """When rows match: a left row has an interval of keys, a right row a single key that must lie in it.
+
+    Args:
+        right: The schema of the right side.
+        pairs: The key: columns of the left, each with one of the right.
+        within: The right key is at most this far from the left key.
+        between: The right key lies between these two columns of the left.
 
     Attributes:
-        batch: The rows, in plain types.
-        low: Least key of the other side that each matches, encoded.
-        high: Greatest key; the same array where these are the same keys.
+        is_equality: Whether left intervals are single keys.
+        are_points: Of each side, whether its intervals are single keys.
     """
 
-    batch: pa.RecordBatch
-    low: Array
-    high: Array
+    def __init__(
+        self,
+        right: pa.Schema,
+        pairs: Sequence[tuple[str, str]],
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+    ) -> None:
+        keys = tuple(key for _, key in pairs)
+        self._codec = KeyCodec.of(plain_schema(right), keys)
+        point = Equality(self._codec, keys)
+        self._sides: tuple[Predicate, Predicate] = (self._interval(pairs, within, between), point)
+        self._distance = within
+        self.is_equality = self._sides[LEFT].is_equality
+        self.are_points = (self.is_equality, True)
 
-    def __len__(self) -> int:
-        return len(self.low)
+    def _interval(
+        self, pairs: Sequence[tuple[str, str]], within: Distance | None, between: tuple[str, str] | None
+    ) -> Predicate:
+        if within is not None and between is not None:
+            raise OptionError("give within= or between=, not both")
+        if between is not None:
+            return Between(self._codec, between)
+        if within is not None:
+            if len(pairs) > 1:
+                raise OptionError(f"within={within!r} takes one key, on= names {len(pairs)}")
+            return Within(self._codec, pairs[0][0], within)
+        return Equality(self._codec, tuple(column for column, _ in pairs))
 
-    def take(self, rows: Array) -> "Keyed":
-        """These rows."""
-        low = self.low[rows]
-        high = low if self.high is self.low else self.high[rows]
-        return Keyed(take_rows(self.batch, rows), low, high)
+    def bounds(self, side: int, batch: pa.RecordBatch) -> Bounds:
+        """Encoded lower and upper ends of rows in plain types, and which rows have a key (None: all)."""
+        low, high, valid = self._sides[side].bounds(batch)
+        if not self.are_points[side]:
+            valid = low <= high if valid is None else valid & (low <= high)
+        return low, high, valid
 
-    def scattered(self) -> "Keyed":
-        """The same rows with keys in an order by lot, the same for the same."""
-        low = scatter(self.low)
-        return Keyed(self.batch, low, low)
+    def columns(self, side: int) -> tuple[str, ...]:
+        """The key columns of a side."""
+        return self._sides[side].columns
+
+    def attribute(self, side: int) -> tuple[object, ...]:
+        """What the keys of a side depend on: if it is equal for two conditions, so are the keys."""
+        kind = type(self._sides[side]).__name__
+        return kind, self.columns(side), self._codec.types, None if self.are_points[side] else self._distance
+
+    @property
+    def verifies(self) -> bool:
+        """Whether rows with equal encoded keys may still differ, because keys are hashed."""
+        return not self._codec.ordered
+
+    def same_keys(self, left: list[pa.Array], right: list[pa.Array]) -> Array:
+        """Whether keys with equal hashes are equal."""
+        return self._codec.same(self._codec.conform(left, exact=False), right)
 
 
 class TwoInputs:
-    """A checked description of the join of two inputs.
+    """The join of two inputs.
 
-    A row of the left has an interval of keys, a row of the right one key: it matches the left rows whose
-    intervals it lies in.
+    Args:
+        left: Schema of the left input.
+        right: Schema of the right input.
+        on: The key.
+        within: The right key is at most this far from the left key.
+        between: The right key lies between these two columns of the left.
+        suffix: Appended to a right column whose name the left has too.
+        columns: Columns of the results; all by default.
+        scatters: Keys are scattered one to one, so that a range of them is a hash partition.
 
     Attributes:
+        names: The names of the inputs.
+        schemas: Their schemas.
         schema: The schema of the results.
-        shown: Of each side the columns that are put out.
+        shown: The columns of each side that the results have.
         condition: When rows match.
-        described: The same in words, by argument.
-        orders: What ordered dictionaries are ordered by; their columns by side and name.
+        are_points: For the join attribute of each side, whether its intervals are single keys.
+        described: The condition in words, by argument.
+        orders: How ordered dictionaries are ordered, by side and column.
     """
+
+    names: Sequence[str] = SIDES
 
     def __init__(
         self,
@@ -79,12 +134,14 @@ class TwoInputs:
         between: tuple[str, str] | None = None,
         suffix: str = "_right",
         columns: Sequence[str] | None = None,
+        *,
+        scatters: bool = False,
     ) -> None:
         self.orders = Orders()
         arguments.string("suffix", suffix)
-        self._schemas = (left, right)
-        for side, schema in zip(SIDES, self._schemas, strict=True):
-            check_columns(side, schema)
+        self.schemas: Sequence[pa.Schema] = (left, right)
+        for side, schema in zip(SIDES, self.schemas, strict=True):
+            check_input(side, schema)
         pairs = _key_pairs(on, left, right, between)
         self.described = {
             "on": [[column, key] for key, column in pairs.items()],
@@ -92,78 +149,72 @@ class TwoInputs:
             "between": None if between is None else list(between),
         }
         self.condition = Condition(right, [(column, key) for key, column in pairs.items()], within, between)
+        self.are_points: Sequence[Sequence[bool]] = [[points] for points in self.condition.are_points]
+        self._scatters = scatters
         same = {key for key, column in pairs.items() if key == column}
         if not self.condition.is_equality:
             same = set()
-        self.shown = (list(left.names), [name for name in right.names if name not in same])
-        self.schema = self._output_schema(suffix)
+        self.shown = [list(left.names), [name for name in right.names if name not in same]]
+        fields = [left.field(name) for name in self.shown[LEFT]]
+        fields += [with_suffix(right.field(name), left.names, suffix) for name in self.shown[RIGHT]]
+        self.schema = result_schema(fields, "choose another suffix=")
         if columns is not None:
-            self._keep_only(columns)
-        for number, schema in enumerate(self._schemas):
+            self._choose(columns)
+        self._sources = [(side, name) for side in (LEFT, RIGHT) for name in self.shown[side]]
+        for number, schema in enumerate(self.schemas):
             self.keyed(number, no_rows(schema))
 
-    def _output_schema(self, suffix: str) -> pa.Schema:
-        left, right = self._schemas
-        fields = [left.field(name) for name in self.shown[LEFT]]
-        for name in self.shown[RIGHT]:
-            field = right.field(name)
-            fields.append(field.with_name(name + suffix) if name in left.names else field)
-        names = [field.name for field in fields]
-        for name in names:
-            if names.count(name) > 1:
-                raise SchemaError(f"two output columns would be named {name!r}; choose another suffix=")
-        return pa.schema([field.with_type(declared_type(field.type)) for field in fields])
-
-    def _keep_only(self, columns: Sequence[str]) -> None:
-        if any(name not in self.schema.names for name in arguments.names("columns", columns)):
-            raise OptionError(f"columns={columns!r} must be a list of some of {self.schema.names}")
-        named = dict(
-            zip(
-                self.schema.names,
-                [(side, name) for side in (LEFT, RIGHT) for name in self.shown[side]],
-                strict=True,
-            )
-        )
-        chosen = [name for name in self.schema.names if name in columns]
-        self.shown = tuple(  # type: ignore[assignment]
-            [named[name][1] for name in chosen if named[name][0] == side] for side in (LEFT, RIGHT)
-        )
+    def _choose(self, columns: Sequence[str]) -> None:
+        """Keep these columns of the results."""
+        chosen = chosen_columns(columns, self.schema)
+        named = iter(self.schema.names)
+        self.shown = [[name for name in names if next(named) in chosen] for names in self.shown]
         self.schema = pa.schema([self.schema.field(name) for name in chosen])
 
-    def keyed(self, side: int, batch: pa.RecordBatch) -> Keyed:
-        """The rows of a batch that have a key."""
+    def keyed(self, side: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, KeyIntervals]:
+        """The rows that have a key, in plain types and in the order of their keys; and the keys."""
         plain = plain_columns(batch)
         low, high, valid = self.condition.bounds(side, plain)
-        if valid is None or valid.all():
-            return Keyed(plain, low, high)
-        return Keyed(plain, low, high).take(np.flatnonzero(valid))
+        if self._scatters:
+            low = high = scatter(low)
+        return in_key_order(plain, [(low, high, valid)])
 
     def result(self, first: int, columns: list[pa.Array], rows: int) -> pa.RecordBatch:
-        """A batch of so many results from the columns of one side, then those of the other."""
+        """A batch of this many results from the columns of one side, followed by those of the other."""
         if first == RIGHT:
             cut = len(self.shown[RIGHT])
             columns = columns[cut:] + columns[:cut]
-        sources = [(side, name) for side in (LEFT, RIGHT) for name in self.shown[side]]
-        arrays = [
-            declared_values(column, field.type, self.orders, source)
-            for column, field, source in zip(columns, self.schema, sources, strict=True)
-        ]
-        return batch_of(arrays, self.schema, rows)
+        return result_batch(columns, self.schema, rows, self.orders, self._sources.__getitem__)
 
 
-def check_columns(side: str, schema: pa.Schema) -> None:
-    """Raise a SchemaError if an input has columns that cannot pass."""
+def in_key_order(plain: pa.RecordBatch, bounds: Sequence[Bounds]) -> tuple[pa.RecordBatch, KeyIntervals]:
+    """The rows that have a key of every attribute, in the order of the first one; and their keys."""
+    low, valids = bounds[0][0], [valid for _, _, valid in bounds if valid is not None]
+    if all(valid.all() for valid in valids):
+        order: Array = argsort_keys(low)
+    else:
+        rows = np.flatnonzero(np.logical_and.reduce(valids))
+        order = rows[argsort_keys(low[rows])]
+    keys = []
+    for low, high, _ in bounds:
+        taken = low[order]
+        keys.append((taken, taken if high is low else high[order]))
+    return take_rows(plain, order), keys
+
+
+def check_input(name: str, schema: pa.Schema) -> None:
+    """Raise a SchemaError if an input has columns that cannot be joined."""
     if not isinstance(schema, pa.Schema):
-        raise SchemaError(f"the {side} input is described by a pyarrow.Schema, not by {schema!r:.100}")
-    repeated = {name for name in schema.names if schema.names.count(name) > 1}
-    if repeated:
-        raise SchemaError(f"the {side} input has several columns named {min(repeated)!r}; rename them")
+        raise SchemaError(f"the {name} input is described by a pyarrow.Schema, not by {schema!r:.100}")
+    check_distinct(schema, f"the {name} input")
     for field in schema:
         if field.name.startswith(_OURS):
-            raise SchemaError(f"the {side} input's column {field.name!r} begins as ours do; rename it")
+            raise SchemaError(
+                f"column {field.name!r} of the {name} input has the reserved prefix {_OURS!r}; rename it"
+            )
         if not can_be_taken(field.type) or not can_be_measured(field.type):
             raise SchemaError(
-                f"unsupported type {field.type} for column {field.name!r} of the {side} input; cast it to "
+                f"unsupported type {field.type} for column {field.name!r} of the {name} input; cast it to "
                 "numbers, strings, lists or structs"
             )
 
@@ -175,11 +226,8 @@ def _key_pairs(on: On, left: pa.Schema, right: pa.Schema, between: tuple[str, st
         raise OptionError(f"on={on!r} must name at least one key, each once")
     if between is not None:
         arguments.names("between", between)
-    wanted = {"right": list(pairs), "left": list(between or pairs.values())}
     if between is not None and (len(between) != 2 or len(pairs) != 1):
         raise OptionError(f"between={between!r} must be two columns of the left, and on= the right's key")
-    for side, schema in (("left", left), ("right", right)):
-        missing = [name for name in wanted[side] if name not in schema.names]
-        if missing:
-            raise SchemaError(f"the {side} input has no column {missing[0]!r}; it has {schema.names}")
+    check_columns(left, between or pairs.values(), "the left input")
+    check_columns(right, pairs, "the right input")
     return pairs

@@ -1,1 +1,1 @@
-"""The joins of streams that DINER and MINER are measured against, and what only these use."""
+"""The stream joins that DINER and MINER are compared with, and what only these use."""

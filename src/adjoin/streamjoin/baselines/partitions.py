@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
-from adjoin.streamjoin.memory.tuples import Keys, Tuples
+from adjoin.streamjoin.base.parts import FlushPolicy, Leaving, Shortage
+from adjoin.streamjoin.memory.tuples import KeyIntervals, MemoryTuples
 
 _KEY_BITS = 64
 _SLOTS_OF_A_PARTITION = 8
@@ -18,7 +18,7 @@ class Partitions:
     """The ranges of scattered keys.
 
     Args:
-        bits: There are two to the power of so many.
+        bits: The number of partitions is two to this power.
     """
 
     def __init__(self, bits: int) -> None:
@@ -27,7 +27,7 @@ class Partitions:
 
     @classmethod
     def of_memory(cls, slots: int) -> "Partitions":
-        """As many as have a few slots each when memory is full; two at least."""
+        """As many as have a few slots each when memory is full; at least two."""
         wanted = min(_MOST_PARTITIONS, max(2, slots // _SLOTS_OF_A_PARTITION))
         return cls(wanted.bit_length() - 1)
 
@@ -37,7 +37,7 @@ class Partitions:
         return partitions
 
     def of_key(self, key: int) -> int:
-        """The partition of one of them."""
+        """The partition of a scattered key."""
         return (key >> self._shift) + self.count // 2
 
     def bounds(self, partition: int) -> tuple[int, int]:
@@ -63,26 +63,26 @@ class PartitionPolicy(FlushPolicy):
         counts: Array = np.bincount(self.partitions.of(keys), minlength=self.partitions.count)
         return counts
 
-    def added(self, side: int, keys: Keys) -> None:
-        """Count them."""
+    def added(self, side: int, keys: KeyIntervals) -> None:
+        """Count these tuples."""
         self.tuples[side] += self.count(keys[0][0])
 
-    def flushed(self, side: int, low: Sequence[Array], tuples: Tuples) -> None:  # noqa: ARG002
-        """Count them no more."""
+    def flushed(self, side: int, low: Sequence[Array], tuples: MemoryTuples) -> None:  # noqa: ARG002
+        """Subtract these tuples."""
         self.tuples[side] -= self.count(low[0])
 
-    def check_invariants(self, inputs: Sequence[Tuples]) -> None:
-        """Raise AssertionError if partitions do not count what is in them."""
+    def check_invariants(self, inputs: Sequence[MemoryTuples]) -> None:
+        """Raise AssertionError if counts are wrong."""
         for counted, tuples in zip(self.tuples, inputs, strict=True):
             _, low, _ = tuples.index.places(tuples.index.all())
             assert (counted == self.count(low)).all()
 
     def to_json(self) -> dict[str, Any]:
-        """What must be known to go on."""
+        """The state for a snapshot."""
         return {"tuples": self.tuples.tolist()}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self.tuples[:] = saved["tuples"]
 
     def all_of(self, shortage: Shortage, side: int, partition: int) -> Iterator[Leaving]:

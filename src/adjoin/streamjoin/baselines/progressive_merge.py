@@ -1,59 +1,88 @@
 """Progressive merge join: memory fills, is sorted and joined, and is written as a whole."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.arrow.copying import plain_columns
 from adjoin.arrow.row_sizes import row_bytes
-from adjoin.streamjoin.base.condition import LEFT
-from adjoin.streamjoin.base.spec import Keyed, On
-from adjoin.streamjoin.base.two_inputs import TwoInputJoin
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
+from adjoin.keys.predicate import Distance
+from adjoin.master.device import Cost
+from adjoin.operators.clock import Clock
+from adjoin.operators.on import On
+from adjoin.streamjoin.base.contract import SpillOptions
+from adjoin.streamjoin.base.parts import FlushPolicy, Leaving, ReactiveWork, Shortage
+from adjoin.streamjoin.base.phases import Placement, SpillingJoin
+from adjoin.streamjoin.base.spec import LEFT, TwoInputs
+from adjoin.streamjoin.base.storage import Storage
+from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 _STATE_BYTES = 32
-"""Of a tuple as it is kept: moments and keys."""
+"""Of a stored tuple: moments and keys."""
 
 
-class ProgressiveMergeJoin(TwoInputJoin):
-    """Joins two streams in bounded memory, with results each time that memory is full.
+class ProgressiveMergeJoin(SpillingJoin):
+    """Joins two streams in bounded memory, with results each time memory is full.
 
-    How it works: rows are kept as they come. When memory is full, what is there of both inputs is joined and
-    written in the order of the keys. All else waits until both inputs have ended.
+    How it works: see `SpillingJoin` for the phases, but rows are kept without being joined. When memory is
+    full, the tuples of both inputs are joined with each other and all written, in the order of their keys.
+    Everything else is left to the cleanup phase.
 
     Args:
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
-        **options: Those of `TwoInputJoin` that do not concern reactive phases.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
+        within: Band join: right key between left key - within and left key + within.
+        between: Range join: right key between these two left columns; `on` names the right key.
+        suffix: Appended to a right column whose name the left has too.
+        columns: Columns of the results, in the order of all of them; all by default.
+        block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:
         Dittrich, Seeger, Taylor, Widmayer: Progressive Merge Join: A Generic and Non-blocking Sort-based Join
         Algorithm, VLDB 2002.
 
     Departures:
-        - The memory is not divided in two halves: the inputs share it as they come.
-        - What is left at the end is joined as in `DINER`, with blocks in the order of their keys; this reads
-          every block about once, so that runs need not be merged first.
+        - The memory is not divided in two halves: the inputs share it as they arrive.
+        - The cleanup phase is that of `DINER`, with blocks in the order of their keys; it reads every block
+          about once, so that runs need not be merged first.
     """
 
     def __init__(
-        self, left: pa.Schema, right: pa.Schema, on: On, memory: int | str = "64MB", **options: Any
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        memory: int | str = "64MB",
+        *,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_right",
+        columns: Sequence[str] | None = None,
+        block_bytes: int | None = None,
+        max_outer: int | None = 1,
+        least_outer: int | None = None,
+        max_new: int = 1000,
+        wait_seconds: float = 0.025,
+        spill: str | Path | None = None,
+        clock: Clock | None = None,
+        disk: Cost | None = None,
     ) -> None:
-        super().__init__(left, right, on, memory, **{"max_outer": 1, **options})
+        spec = TwoInputs(left, right, on, within, between, suffix, columns)
+        options = SpillOptions(
+            memory, block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk
+        )
+        storage = Storage(spec, options)
+        super().__init__(spec, storage, PairJoin(spec, storage), _AllLeave(), ReactiveWork())
         self._have_met = False
 
-    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        return _AllLeave(), Reactive()
-
     def _piece_rows(self, side: int, batch: pa.RecordBatch) -> int:
-        """As many as one block holds: memory is full before a piece, or behind it."""
+        """As many as one block holds: memory is full before a piece or after it."""
         some = plain_columns(batch.slice(0, super()._piece_rows(side, batch)))
-        room = self._inputs[side].slots.room_bytes // 2
+        room = self._storage.inputs[side].slots.room_bytes // 2
         return max(1, int(np.searchsorted(np.cumsum(row_bytes(some) + _STATE_BYTES), room, "right")))
 
     def _is_unfinished(self) -> bool:
@@ -61,36 +90,35 @@ class ProgressiveMergeJoin(TwoInputJoin):
 
     @property
     def _is_leaving(self) -> bool:
-        """Whether tuples are still in memory that have met all others there: the disk refused them."""
-        return self._have_met and any(map(len, self._inputs))
+        """Whether the tuples in memory have been joined with each other, but the disk refused them."""
+        return self._have_met and self._storage.has_tuples
 
-    def _take_in(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        rows = self._sorted(side, piece)
-        stored = self._inputs[side].stored(rows.batch, np.zeros(len(rows), np.int64))
-        is_empty = not any(map(len, self._inputs))
-        if is_empty or (not self._is_leaving and self._kept.has_room_for(side, stored)):
-            self._expect(side, rows.batch, [(rows.low, rows.high)])
-            self._kept.catch_up()
+    def _arrive(self, side: int, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Keep rows while there is room; then join what is in memory, and write all of it."""
+        rows, keys = self._spec.keyed(side, piece)
+        sizes = row_bytes(self._storage.inputs[side].stored(rows, np.zeros(rows.num_rows, np.int64)))
+        has_room = not self._is_leaving and self._storage.has_room(side, sizes)
+        if has_room or not self._storage.has_tuples:
+            self._place(Placement(side, self._storage.stamped(side, rows), keys))
             self._have_met = False
             return
         self._put_back(side, piece)
-        yield from self._before_leaving()
-        self._kept.make_room()
+        yield from self._before_flush()
+        self._flush()
 
-    def _cleanup(self) -> Iterator[pa.RecordBatch]:
-        yield from self._before_leaving()
-        yield from super()._cleanup()
+    def _cleanup_phase(self) -> Iterator[pa.RecordBatch]:
+        yield from self._before_flush()
+        yield from super()._cleanup_phase()
 
-    def _before_leaving(self) -> Iterator[pa.RecordBatch]:
-        """Join all tuples in memory, unless that was done and none has come since."""
+    def _before_flush(self) -> Iterator[pa.RecordBatch]:
+        """Join all tuples in memory, unless that was done and none has arrived since."""
         if self._have_met:
             return
-        tuples = self._inputs[LEFT]
+        tuples, piece_rows = self._storage.inputs[LEFT], self._storage.sizes.piece_rows
         place, low, high = tuples.index.places(tuples.index.all())
-        for begin in range(0, len(place), self._sizes.piece_rows):
-            part = slice(begin, begin + self._sizes.piece_rows)
-            rows = tuples.rows_at(place[part])
-            yield from self._probe(LEFT, Keyed(rows, low[part], high[part]))
+        for begin in range(0, len(place), piece_rows):
+            part = slice(begin, begin + piece_rows)
+            yield from self._probe(LEFT, tuples.rows_at(place[part]), [(low[part], high[part])])
         self._have_met = True
 
 

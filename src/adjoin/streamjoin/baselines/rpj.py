@@ -1,54 +1,99 @@
-"""RPJ: tuples leave whose partition is least likely to come from the other input."""
+"""RPJ: the tuples leave whose partition is least likely to arrive from the other input."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.base.stamps import Stamps
-from adjoin.streamjoin.baselines.hashed import MergingJoin
+from adjoin.keys.predicate import Distance
+from adjoin.master.device import Cost
+from adjoin.operators.clock import Clock
+from adjoin.operators.on import On
+from adjoin.streamjoin.base.contract import SpillOptions
+from adjoin.streamjoin.base.parts import Leaving, ReactiveWork, Shortage
+from adjoin.streamjoin.base.phases import SpillingJoin
+from adjoin.streamjoin.base.storage import Storage
+from adjoin.streamjoin.baselines.hashed import (
+    MERGE_MEMORY,
+    checked_fan_in,
+    fan_in_of,
+    hashed_inputs,
+    merge_blocks,
+)
 from adjoin.streamjoin.baselines.partitions import PartitionPolicy, Partitions
 from adjoin.streamjoin.baselines.probing import Probing
-from adjoin.streamjoin.baselines.run_merging import Merging
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.disk.pair_join import DiskJoin
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
-from adjoin.streamjoin.memory.tuples import Keys
+from adjoin.streamjoin.baselines.run_merging import RunMerging
+from adjoin.streamjoin.memory.tuples import KeyIntervals
+from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
-class RPJ(MergingJoin):
-    """Joins two streams in bounded memory; it keeps what the arrivals of the other input will ask for.
+class RPJ(SpillingJoin):
+    """Joins two streams in bounded memory; it keeps the tuples that arrivals are most likely to match.
 
-    How it works: see `SpillingJoin` for the phases. How likely the next row is to come from each input and
-    to lie in each partition is estimated from the arrivals. When memory is full, tuples leave that the least
-    likely rows would match. While nothing arrives, that task is done which promises most pairs for each
-    block: a partition on disk with memory, as in `XJoin`, or a merge of runs, as in `HashMergeJoin`.
+    How it works: see `SpillingJoin` for the phases. The probability that the next row belongs to an input and
+    a partition is estimated from the arrivals. When memory is full, the tuples leave that the least likely
+    rows would match. While nothing arrives, the task is done that promises the most pairs per block: joining
+    a partition on disk with memory, as in `XJoin`, or merging runs, as in `HashMergeJoin`.
 
     Args:
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
-        fan_in: Most runs that are merged at a time (F); by default 10, fewer in a small memory.
-        **options: Those of `TwoInputJoin`, but for `within`, `between` and `max_outer`.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
+        fan_in: Maximum number of runs merged at a time (F); by default 10, fewer in a small memory.
+        max_outer: Refused: the size of a merge is its fan-in.
+        within, between: Refused: this join matches equal keys alone.
+        suffix: Appended to a right column whose name the left has too.
+        columns: Columns of the results, in the order of all of them; all by default.
+        block_bytes, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:
         Tao, Yiu, Papadias, Hadjieleftheriou, Mamoulis: RPJ: Producing Fast Join Results on Streams through
         Rate-based Optimization, SIGMOD 2005.
 
     Departures:
-        - A partition leaves a block at a time, and none that has less than half a block: unlikely ones would
-          be written a few tuples at a time.
-        - Arrivals are forgotten slowly, by half in about the time in which memory fills anew.
-        - A task's promise is the number of pairs that it would see, with the same chance of a match each.
-        - What is left at the end is joined as in `DINER`.
+        - A partition leaves a block at a time, and only if it has at least half a block: otherwise unlikely
+          ones would be written a few tuples at a time.
+        - Arrivals fade: they lose half their weight in about the time in which memory fills again.
+        - What a task promises is the number of pairs that it would compare, each equally likely to match.
+        - The cleanup phase is that of `DINER`.
     """
 
-    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        policy = LeastLikely(Partitions.of_memory(self._sizes.slots))
-        return policy, BestTask(self._disk_join, self._stamps, policy, self._fan_in, self._sizes.task_bytes)
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        memory: int | str = "64MB",
+        *,
+        fan_in: int | None = None,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_right",
+        columns: Sequence[str] | None = None,
+        block_bytes: int | None = None,
+        max_outer: int | None = None,
+        least_outer: int | None = None,
+        max_new: int = 0,
+        wait_seconds: float = 0.025,
+        spill: str | Path | None = None,
+        clock: Clock | None = None,
+        disk: Cost | None = None,
+    ) -> None:
+        fan_in = checked_fan_in(fan_in, max_outer)
+        name = type(self).__name__
+        spec = hashed_inputs(name, left, right, on, within, between, suffix, columns)
+        most, fewest = merge_blocks(fan_in)
+        fewest = least_outer or fewest
+        options = SpillOptions(memory, block_bytes, most, fewest, max_new, wait_seconds, spill, clock, disk)
+        storage = Storage(spec, options, MERGE_MEMORY)
+        pairs = PairJoin(spec, storage)
+        policy = LeastLikely(Partitions.of_memory(storage.sizes.slots))
+        reactive = BestTask(pairs, policy, fan_in_of(storage, fan_in), storage.sizes.task_bytes)
+        super().__init__(spec, storage, pairs, policy, reactive)
 
 
 class LeastLikely(PartitionPolicy):
@@ -62,8 +107,8 @@ class LeastLikely(PartitionPolicy):
         super().__init__(partitions)
         self.arrivals: Array = np.zeros((2, partitions.count))
 
-    def added(self, side: int, keys: Keys) -> None:
-        """Count them, in memory and among the arrivals."""
+    def added(self, side: int, keys: KeyIntervals) -> None:
+        """Count these tuples, in memory and among the arrivals."""
         super().added(side, keys)
         low, _ = keys[0]
         held = int(self.tuples.sum())
@@ -71,7 +116,7 @@ class LeastLikely(PartitionPolicy):
         self.arrivals[side] += self.count(low)
 
     def choose(self, shortage: Shortage) -> Iterator[Leaving]:
-        """A block of that partition; half a block at least, unless no partition has so many tuples."""
+        """A block of that partition; at least half a block, unless no partition has that many tuples."""
         there = self.tuples.copy()
         if shortage.preferred is not None:
             there[1 - shortage.preferred] = 0
@@ -82,44 +127,43 @@ class LeastLikely(PartitionPolicy):
         yield Leaving(side, shortage.inputs[side].index.between(*bounds, shortage.rows[side]))
 
     def to_json(self) -> dict[str, Any]:
-        """What must be known to go on."""
+        """The state for a snapshot."""
         return {**super().to_json(), "arrivals": self.arrivals.tolist()}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         super().restore(saved)
         self.arrivals[:] = saved["arrivals"]
 
 
-class BestTask(Reactive):
-    """Probes or merges, whichever promises more pairs for each block."""
+class BestTask(ReactiveWork):
+    """Probes or merges, whichever promises more pairs per block."""
 
-    def __init__(
-        self, disk: DiskJoin, stamps: Stamps, policy: PartitionPolicy, fan_in: int, notes_bytes: int
-    ) -> None:
-        self._probing = Probing(disk, stamps, policy, notes_bytes // 2)
-        self._merging = Merging(disk, policy.partitions, fan_in, notes_bytes // 2, self._probing)
+    def __init__(self, pairs: PairJoin, policy: PartitionPolicy, fan_in: int, notes_bytes: int) -> None:
+        self._probing = Probing(pairs, policy, notes_bytes // 2)
+        self._merging = RunMerging(pairs, policy.partitions, fan_in, notes_bytes // 2, self._probing)
+        self.described = self._merging.described
 
     @property
     def is_interrupted(self) -> bool:  # type: ignore[override]
-        """Whether either was."""
+        """Whether either was interrupted."""
         return self._probing.is_interrupted or self._merging.is_interrupted
 
     def arrived(self, side: int, low: Array) -> None:
-        """Only what is in memory is probed."""
+        """Tell the probing, which joins what is in memory."""
         self._probing.arrived(side, low)
 
     def flushed(self, side: int, blocks: range) -> None:
-        """Both must know."""
+        """Tell both."""
         self._probing.flushed(side, blocks)
         self._merging.flushed(side, blocks)
 
     def has_more(self) -> bool:
-        """Whether either has."""
+        """Whether either has something to do."""
         return self._probing.has_more() or self._merging.has_more()
 
     def work(self) -> Iterator[pa.RecordBatch]:
-        """The task that promises most."""
+        """Do the task that promises most."""
         if self._probing.is_interrupted:
             yield from self._probing.work()
         elif self._merging.is_interrupted or self._merges():
@@ -144,11 +188,11 @@ class BestTask(Reactive):
         return self._probing.met_tuples(side, low, arrived, left, other_left)
 
     def to_json(self) -> dict[str, Any]:
-        """What must be known to go on."""
+        """The state for a snapshot."""
         return {"probing": self._probing.to_json(), "merging": self._merging.to_json()}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self._probing.restore(saved["probing"])
         self._merging.restore(saved["merging"])
 

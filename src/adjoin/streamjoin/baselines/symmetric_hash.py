@@ -1,19 +1,25 @@
 """Symmetric hash join: both inputs in memory, or not at all."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
 from adjoin.errors import BudgetError
-from adjoin.streamjoin.base.spec import On
-from adjoin.streamjoin.baselines.hashed import HashedJoin
-from adjoin.streamjoin.disk.idle_work import Reactive
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
+from adjoin.keys.predicate import Distance
+from adjoin.master.device import Cost
+from adjoin.operators.clock import Clock
+from adjoin.operators.on import On
+from adjoin.streamjoin.base.contract import SpillOptions
+from adjoin.streamjoin.base.parts import FlushPolicy, Leaving, ReactiveWork, Shortage
+from adjoin.streamjoin.base.phases import SpillingJoin
+from adjoin.streamjoin.base.storage import Storage
+from adjoin.streamjoin.baselines.hashed import hashed_inputs
+from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
-class SymmetricHashJoin(HashedJoin):
-    """Joins two streams that fit in memory; every result comes as soon as its rows are there.
+class SymmetricHashJoin(SpillingJoin):
+    """Joins two streams that fit in memory; every result is returned as soon as its rows have arrived.
 
     Raises a `BudgetError` when the memory is full.
 
@@ -21,8 +27,11 @@ class SymmetricHashJoin(HashedJoin):
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
-        memory: Budget of the whole operator.
-        **options: Those of `TwoInputJoin` that concern memory and results.
+        memory: Budget of the whole operator: bytes, or a string such as "64MB".
+        within, between: Refused: this join matches equal keys alone.
+        suffix: Appended to a right column whose name the left has too.
+        columns: Columns of the results, in the order of all of them; all by default.
+        block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Cost:
         Time O(log n) to find the matches of a row among n in memory.
@@ -32,20 +41,41 @@ class SymmetricHashJoin(HashedJoin):
     """
 
     def __init__(
-        self, left: pa.Schema, right: pa.Schema, on: On, memory: int | str = "64MB", **options: Any
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        memory: int | str = "64MB",
+        *,
+        within: Distance | None = None,
+        between: tuple[str, str] | None = None,
+        suffix: str = "_right",
+        columns: Sequence[str] | None = None,
+        block_bytes: int | None = None,
+        max_outer: int | None = 1,
+        least_outer: int | None = None,
+        max_new: int = 1000,
+        wait_seconds: float = 0.025,
+        spill: str | Path | None = None,
+        clock: Clock | None = None,
+        disk: Cost | None = None,
     ) -> None:
-        super().__init__(left, right, on, memory, **{"max_outer": 1, **options})
+        name = type(self).__name__
+        spec = hashed_inputs(name, left, right, on, within, between, suffix, columns)
+        options = SpillOptions(
+            memory, block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk
+        )
+        storage = Storage(spec, options)
+        policy = _NothingLeaves(storage.budget.total_bytes)
+        super().__init__(spec, storage, PairJoin(spec, storage), policy, ReactiveWork())
 
-    def _strategy(self) -> tuple[FlushPolicy, Reactive]:
-        return _NobodyLeaves(self._budget.total_bytes), Reactive()
 
-
-class _NobodyLeaves(FlushPolicy):
+class _NothingLeaves(FlushPolicy):
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
 
     def choose(self, shortage: Shortage) -> Iterator[Leaving]:
         raise BudgetError(
             f"memory={self._memory_bytes} is full with {sum(map(len, shortage.inputs)):,} rows; give more, "
-            f"or use DINER, which spills"
+            "or use DINER, which spills"
         )

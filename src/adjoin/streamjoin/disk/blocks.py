@@ -1,4 +1,4 @@
-"""Tuples of one input that are on disk: sorted blocks, written once."""
+"""Disk_i: the tuples of one input that are on disk, in sorted blocks, each written once."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,14 +10,13 @@ from adjoin.arrow.row_sizes import message_of
 from adjoin.errors import CorruptionError
 from adjoin.kernels.types import Array
 from adjoin.memory.row_slots import RowSlots
-from adjoin.streamjoin.disk.block_directory import ENTRY, Directory
-from adjoin.streamjoin.disk.spill_file import SpillFile
+from adjoin.streamjoin.disk.spill_file import ENTRY, Directory, SpillFile
 from adjoin.streamjoin.memory.tuples import ARRIVED
 
 MOMENT_BYTES = 8
-"""Of a tuple in a block with tuples that left at different moments, beside its keys."""
+"""Of a tuple besides its keys, in a block whose tuples left at different moments."""
 _DIFFERENT = -1
-"""Instead of a moment: every tuple has its own, behind the keys."""
+"""In place of a moment: every tuple has its own, stored after the keys."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class Block:
     Attributes:
         low: Lower ends.
         high: Upper ends; the same array where intervals are points.
-        arrived: When each tuple arrived.
-        left: When each left memory.
+        arrived: When each tuple arrived (ATS).
+        left: When each left memory (DTS).
     """
 
     low: Array
@@ -41,8 +40,8 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Blocks in the order of their least lower ends.
+class BlockSpans:
+    """The key ranges of blocks, in the order of their least lower ends.
 
     Attributes:
         numbers: Which blocks.
@@ -55,7 +54,7 @@ class Places:
     reach: Array
 
     @classmethod
-    def none(cls) -> "Places":
+    def none(cls) -> "BlockSpans":
         """No block."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, nothing)
@@ -63,32 +62,32 @@ class Places:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def at(self, chosen: Array | slice) -> "Places":
+    def at(self, chosen: Array | slice) -> "BlockSpans":
         """Some of them."""
-        return Places(self.numbers[chosen], self.low[chosen], self.reach[chosen])
+        return BlockSpans(self.numbers[chosen], self.low[chosen], self.reach[chosen])
 
-    def behind(self, others: "Places") -> "Places":
-        """Those that come behind the last of the others."""
+    def after(self, others: "BlockSpans") -> "BlockSpans":
+        """Those that come after the last of the others."""
         low, number = others.low[-1], others.numbers[-1]
         return self.at((self.low > low) | ((self.low == low) & (self.numbers > number)))
 
-    def with_more(self, others: "Places") -> "Places":
+    def with_more(self, others: "BlockSpans") -> "BlockSpans":
         """All of both, in order."""
         pairs = zip(vars(self).values(), vars(others).values(), strict=True)
-        both = Places(*(np.concatenate(pair) for pair in pairs))
+        both = BlockSpans(*(np.concatenate(pair) for pair in pairs))
         return both.at(np.lexsort((both.numbers, both.low)))
 
-    def first(self, count: int) -> "Places":
-        """At most so many of them."""
+    def first(self, count: int) -> "BlockSpans":
+        """At most `count` of them."""
         return self.at(slice(count))
 
 
-class InOrder:
-    """Goes through the blocks of an input in the order of their least lower ends.
+class BlocksInOrder:
+    """Iterates over the blocks of an input in the order of their least lower ends.
 
     Args:
-        blocks: The blocks; none may come while this is used.
-        window: About so many are known at a time.
+        blocks: The blocks; none may be added meanwhile.
+        window: About how many are looked up at a time.
     """
 
     def __init__(self, blocks: "Blocks", window: int = 256) -> None:
@@ -97,18 +96,18 @@ class InOrder:
         self._begin = self._places = blocks.in_order(window)
         self._is_last = len(self._places) < window
 
-    def next(self, count: int = 1) -> Places:
-        """The blocks that come next, at most so many; none at the end."""
+    def next(self, count: int = 1) -> BlockSpans:
+        """The next blocks, at most `count`; empty at the end."""
         self._know(count)
         return self._places.first(count)
 
     def advance(self, count: int = 1) -> None:
-        """Go on behind these."""
+        """Skip these blocks."""
         self._know(count + 1)
         self._places = self._places.at(slice(count, None))
 
     def _know(self, count: int) -> None:
-        """Look for more until so many are known; one is, always, unless there is none left."""
+        """Look up more blocks until `count` are known; one always is, unless none is left."""
         if len(self._places) < count and not self._is_last:
             wanted = max(self._window, count)
             more = self._blocks.in_order(wanted, self._places)
@@ -116,7 +115,7 @@ class InOrder:
             self._places = self._places.with_more(more)
 
     def rewind(self) -> None:
-        """Begin again with the first block."""
+        """Start again with the first block."""
         self._places = self._begin
         self._is_last = len(self._places) < self._window
 
@@ -124,15 +123,15 @@ class InOrder:
 class Blocks:
     """The blocks of one input, numbered in the order in which they were written.
 
-    Blocks may become larger ones together, and are empty then. Those of a group, on both sides, have been
-    joined with each other.
+    Baselines merge blocks into others, which leaves them empty, and mark blocks of both sides that have been
+    joined with each other as a group.
 
     Args:
-        schema: The columns of a tuple as it is kept.
+        schema: The columns of a stored tuple.
         are_points: Whether intervals are single keys.
-        most_bytes: The most that a block takes.
-        file: Where they are.
-        directory: Where each of them is, and what is known of it.
+        most_bytes: The maximum size of a block.
+        file: Holds the blocks.
+        directory: Where each of them is, and its key range.
     """
 
     def __init__(
@@ -150,43 +149,50 @@ class Blocks:
 
     @property
     def key_bytes(self) -> int:
-        """Bytes of the interval of a tuple in a block."""
+        """Bytes of the key interval of a tuple in a block."""
         return 8 if self._are_points else 16
 
     def reaching(self, least: int, greatest: int, first: int = 0) -> Iterator[int]:
-        """The blocks from this one on that may have tuples with keys between these two."""
+        """The blocks, from number `first` on, that may have tuples with keys from `least` to `greatest`."""
         for number, entries in self._directory.scan(first):
             wanted = (entries["low"] <= greatest) & (entries["reach"] >= least) & (entries["rows"] > 0)
             yield from (np.flatnonzero(wanted) + number).tolist()
 
     def lows(self) -> Iterator[Array]:
-        """The least lower ends of all blocks that are not empty, some at a time."""
+        """The least lower ends of all blocks that are not empty, in several arrays."""
         for _, entries in self._directory.scan():
             yield entries["low"][entries["rows"] > 0]
 
-    def in_order(self, count: int, after: "Places | None" = None) -> "Places":
-        """The blocks, not the empty ones, that come first by their least lower ends; at most so many.
+    def in_order(self, count: int, after: "BlockSpans | None" = None) -> "BlockSpans":
+        """The first blocks by their least lower ends, except empty ones.
 
         Args:
-            count: How many.
-            after: Those that come behind the last of these.
+            count: How many at most.
+            after: Only blocks that come after the last of these.
         """
-        found = Places.none()
+        found = BlockSpans.none()
         for number, entries in self._directory.scan():
             some = np.flatnonzero(entries["rows"])
-            places = Places(some + number, entries["low"][some], entries["reach"][some])
+            places = BlockSpans(some + number, entries["low"][some], entries["reach"][some])
             if after is not None:
-                places = places.behind(after)
+                places = places.after(after)
             found = found.with_more(places).first(count)
         return found
 
     def append(
         self, rows: pa.RecordBatch, low: Array, high: Array, left: int | Array, group: int = -1
     ) -> None:
-        """Write tuples, in the order of their lower ends, that left memory at this moment, or at these.
+        """Write tuples, in the order of their lower ends, as a block.
+
+        Args:
+            rows: The tuples.
+            low: Their lower ends.
+            high: Their upper ends.
+            left: The moment at which all of them left memory, or the moment of each.
+            group: The group of the block; -1: none.
 
         Raises:
-            StorageError: There is no room on the disk; nothing was written.
+            StorageError: The disk is full; nothing was written.
         """
         states = [low] if self._are_points else [low, high]
         if isinstance(left, np.ndarray):
@@ -205,32 +211,32 @@ class Blocks:
         self.rows += int(entry["rows"])
 
     def mark(self) -> tuple[int, int, int]:
-        """What `undo` goes back to."""
+        """The state to which `undo` returns."""
         return len(self), self.rows, self._file.bytes
 
     def undo(self, mark: tuple[int, int, int]) -> None:
-        """Forget all blocks that were written since."""
+        """Forget all blocks that were written after this mark."""
         count, self.rows, self._file.bytes = mark
         self._directory.cut(count)
 
     def set_group(self, numbers: range, group: int) -> None:
-        """These blocks belong to the group."""
+        """Put these blocks in a group."""
         for number in numbers:
             self._directory.change(number, "group", group)
 
     def drop(self, numbers: range) -> None:
-        """These blocks are empty now: their tuples are in others."""
+        """Empty these blocks, whose tuples have been merged into others."""
         for number in numbers:
             rows = int(self._directory.entry(number)["rows"])
             self._directory.change(number, "rows", 0)
             self.rows -= rows
 
     def groups(self, numbers: Iterable[int]) -> Array:
-        """The group of each block; -1: of none."""
+        """The group of each block; -1: none."""
         return np.array([self.group_of(number) for number in numbers], np.int32)
 
     def group_of(self, number: int) -> int:
-        """The group of a block; -1: of none."""
+        """The group of a block; -1: none."""
         return int(self._directory.entry(number)["group"])
 
     def rows_of(self, number: int) -> int:
@@ -255,7 +261,7 @@ class Blocks:
         return self._block(entry, data, self._rows(entry, data))
 
     def read(self, number: int) -> tuple[Block, pa.RecordBatch]:
-        """Read a block, with its rows."""
+        """Read a block and its rows."""
         entry = self._directory.entry(number)
         data = np.empty(int(entry["bytes"]), np.uint8)
         self._file.read(int(entry["begin"]), data, int(entry["checksum"]))
@@ -274,7 +280,7 @@ class Blocks:
         return Block(low, high, rows.column(ARRIVED).to_numpy(), left)
 
     def dump(self, number: int) -> bytes:
-        """A block with all that is known of it."""
+        """A block and its directory entry."""
         entry = self._directory.entry(number)
         data = np.empty(int(entry["bytes"]) if entry["rows"] else 0, np.uint8)
         if len(data):
@@ -282,7 +288,7 @@ class Blocks:
         return bytes(entry.tobytes() + data.tobytes())
 
     def load(self, dumped: bytes) -> None:
-        """Take in the next block, of which `dump` made this."""
+        """Append a block that `dump` returned."""
         entry = np.frombuffer(dumped[: ENTRY.itemsize], ENTRY)[0].copy()
         data = np.frombuffer(dumped, np.uint8, offset=ENTRY.itemsize)
         self._directory.make_room()
@@ -293,7 +299,7 @@ class Blocks:
         self._note(entry)
 
     def close(self) -> None:
-        """Give the room of the directory back."""
+        """Release the disk space of the directory."""
         self._directory.close()
 
     def check_invariants(self) -> None:

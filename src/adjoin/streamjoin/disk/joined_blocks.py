@@ -1,4 +1,4 @@
-"""Which blocks of any number of disk parts have been joined with each other, and what comes next."""
+"""Which blocks of any number of inputs have been joined with each other, and which come next."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,19 +9,19 @@ import numpy as np
 from adjoin.kernels.types import Array
 
 MostOuter = Callable[[int, int], int]
-"""Says of a relation and its next block how many can be outer blocks together."""
+"""Given a relation and its next block, returns how many blocks can be outer blocks together."""
 Inner = Callable[[int, Sequence[int]], Sequence[int]]
-"""Says of an outer relation, and of how many blocks of each are in the box, the inner ones in their order."""
+"""Given the outer relation and the blocks of each in the box, returns the inner relations in order."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Blocks that are to be joined: some of the outer relation with one of every other.
+    """The next blocks to join: some of the outer relation with one of every other.
 
     Attributes:
         outer: The outer relation.
         outer_begin: The first of its blocks.
-        outer_end: Behind the last of them.
+        outer_end: The block after the last of them.
         inner: The inner relations, the innermost last, each with its block.
     """
 
@@ -33,20 +33,22 @@ class Step:
 
 @dataclass
 class Box:
-    """The box of combinations of blocks that have been joined, and how it grows.
+    """The box of combinations of blocks that have been joined, and how it grows (Algorithm 4).
 
     All combinations of the first `joined[i]` blocks of every relation i have been joined. The next blocks of
-    the outer relation are joined with all combinations of the others' blocks in the box, which turn as the
-    wheels of an odometer; when they are through, the box grows by the outer blocks. When the outer relation
-    has no more, another one takes its role. Work can stop after every step, and blocks can be added at any
-    time. With two relations the box is a rectangle, and the odometer has one wheel.
+    the outer relation, a chunk, are joined with all combinations of the other relations' blocks in the box,
+    in the order of an odometer; then the box grows by the chunk. When the outer relation has no more blocks,
+    another one takes its role. Work can stop after every step, and blocks can be added at any time. With two
+    relations the box is a rectangle, and the odometer has one wheel.
+
+    In the paper's terms: `joined` is JoinedOuter and JoinedInner, `chunk` OuterMem and `at` CurrInner.
 
     Attributes:
         outer: The relation whose blocks are outer now; None before the first step.
-        joined: Blocks of every relation in the box.
-        chunk: Outer blocks that are being joined; 0 between two chunks.
+        joined: The number of blocks of every relation in the box.
+        chunk: The number of outer blocks that are being joined; 0 between two chunks.
         sequence: The inner relations, the innermost last; each is joined with one before it.
-        at: The block of each inner relation that comes next.
+        at: The next block of each inner relation.
     """
 
     outer: int | None = None
@@ -56,13 +58,13 @@ class Box:
     at: list[int] = field(default_factory=list)
 
     def next_step(self, blocks: Sequence[int], most_outer: MostOuter, inner: Inner) -> Step | None:
-        """What is to be done next where every relation has so many blocks; None if nothing is."""
+        """The next step, given the number of blocks of every relation; None if all have been joined."""
         if self.outer is None:
             if not all(blocks):
                 return None
             self.outer = int(np.argmin(blocks))
             self.joined = [0 if number == self.outer else count for number, count in enumerate(blocks)]
-        if not any(self.at):  # nothing of the chunk has been joined, and there may be more blocks by now
+        if not any(self.at):  # nothing of the chunk has been joined yet, and there may be more blocks now
             missing = [count - done for count, done in zip(blocks, self.joined, strict=True)]
             if not any(missing):
                 return None
@@ -75,10 +77,10 @@ class Box:
         return Step(self.outer, first, first + self.chunk, tuple(zip(self.sequence, self.at, strict=True)))
 
     def finished(self, wheel: int | None = None) -> None:
-        """The step that was given last has been done.
+        """The last step has been done.
 
         Args:
-            wheel: All steps with the same blocks of the inner relations up to this one have been done.
+            wheel: Skip all steps with the same blocks of the inner relations up to this one.
         """
         wheel = len(self.at) - 1 if wheel is None else wheel
         self.at[wheel + 1 :] = [0] * (len(self.at) - wheel - 1)
@@ -93,7 +95,7 @@ class Box:
         self.chunk = 0
 
     def has_joined(self, blocks: Sequence[Array]) -> Array:
-        """Whether each combination of blocks, one of every relation, has been joined."""
+        """Whether each of these combinations of blocks, one block of every relation, has been joined."""
         if self.outer is None:
             return np.zeros(len(blocks[0]), bool)
         inside = np.ones(len(blocks[0]), bool)
@@ -115,12 +117,12 @@ class Box:
         return past
 
     def to_json(self) -> dict[str, Any]:
-        """All there is to know."""
+        """The state for a snapshot."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> "Box":
-        """The box of which `to_json` said this."""
+        """The box from the state that `to_json` returned."""
         return cls(**saved)
 
     def check_invariants(self, blocks: Sequence[int]) -> None:

@@ -1,1 +1,1 @@
-"""Joins of any number of streams: what MINER and MJoin have in common."""
+"""Joins of any number of inputs: what MINER and MJoin share."""

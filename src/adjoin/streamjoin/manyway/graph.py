@@ -1,4 +1,4 @@
-"""Which relations are joined with which, and when: a tree, read from conditions as SQL writes them."""
+"""The join graph: a tree of relations, parsed from conditions in the syntax of SQL."""
 
 import contextlib
 import datetime
@@ -12,7 +12,7 @@ import pyarrow as pa
 from adjoin.arrow.copying import no_rows, plain_columns
 from adjoin.errors import OptionError, SchemaError
 from adjoin.keys.predicate import Distance
-from adjoin.streamjoin.base.condition import LEFT, RIGHT, Condition
+from adjoin.streamjoin.base.spec import LEFT, RIGHT, Condition
 
 _NAME = r'(\w+|"[^"]+")'
 _COLUMN = rf"{_NAME}\s*\.\s*{_NAME}"
@@ -27,12 +27,12 @@ _FORMS = "r1.a = r2.b, abs(r1.a - r2.b) <= 5, or r2.c between r1.a and r1.b"
 
 @dataclass(frozen=True)
 class Edge:
-    """Two relations that are joined.
+    """A condition between two relations.
 
     Attributes:
         ends: Their numbers: the one with intervals of keys, and the one with single keys.
         condition: When rows of the two match.
-        text: The condition as text.
+        text: The condition as a string.
     """
 
     ends: tuple[int, int]
@@ -40,7 +40,7 @@ class Edge:
     text: str
 
     def side(self, relation: int) -> int:
-        """Whether the relation is left or right in the condition."""
+        """Whether the relation is on the left or the right of the condition."""
         return LEFT if relation == self.ends[LEFT] else RIGHT
 
     def other(self, relation: int) -> int:
@@ -50,7 +50,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class _Written:
-    """A condition as it was read."""
+    """A parsed condition."""
 
     text: str
     pairs: Sequence[tuple[str, str]]
@@ -67,7 +67,7 @@ class _Written:
 
 
 class JoinGraph:
-    """Relations, and the conditions between them: a tree.
+    """A tree of relations with the conditions between them.
 
     Args:
         relations: The schema of every relation, by name.
@@ -91,11 +91,11 @@ class JoinGraph:
         self._check_tree()
 
     def edges_of(self, relation: int) -> list[Edge]:
-        """Those with this relation at an end."""
+        """The edges of this relation."""
         return [edge for edge in self.edges if relation in edge.ends]
 
     def path(self, root: int, weights: Sequence[int]) -> list[tuple[int, Edge]]:
-        """All other relations, each with the edge to one before it; heavier branches come later."""
+        """All other relations, each with the edge to an earlier one; heavier branches come last."""
         return self._branch(root, None, weights)
 
     def _branch(self, relation: int, come_by: Edge | None, weights: Sequence[int]) -> list[tuple[int, Edge]]:
@@ -108,7 +108,7 @@ class JoinGraph:
         return [step for steps in branches for step in steps]
 
     def _read(self, on: Sequence[str]) -> None:
-        """Edges in the order in which their relations are first mentioned together."""
+        """Add edges in the order in which their relations are first mentioned together."""
         found: dict[tuple[int, int], _Written] = {}
         for text in map(str.strip, on):
             ends, written = self._parsed(text)
@@ -118,7 +118,7 @@ class JoinGraph:
             if before is not None:
                 if not (before.is_equality and written.is_equality):
                     raise OptionError(
-                        f"{text!r}: the two relations have another condition; only equalities add up"
+                        f"{text!r}: these relations already have a condition; only equalities can be combined"
                     )
                 written = replace(before, pairs=sorted({*before.pairs, *written.pairs}))
             found[ends] = written
@@ -137,7 +137,7 @@ class JoinGraph:
         raise OptionError(f"the condition {text!r} cannot be read; write {_FORMS}")
 
     def _text(self, ends: tuple[int, int], written: "_Written") -> str:
-        """The condition as text; that of an equality has all its columns."""
+        """The condition as a string; an equality has all its columns."""
         if not written.is_equality:
             return written.text
         left, right = (self.names[end] for end in ends)
@@ -152,7 +152,7 @@ class JoinGraph:
         return ends, _Written(text, [(left, right)], between=(left, other))
 
     def _edge(self, ends: tuple[int, int], written: "_Written") -> Edge:
-        """The condition, checked; where both sides are alike either may be the one whose type counts."""
+        """The validated condition; if it is symmetric, the key type may be that of either side."""
         try:
             return self._checked(ends, written)
         except (SchemaError, OptionError) as error:
@@ -193,14 +193,14 @@ class JoinGraph:
                     name for name, each in zip(self.names, group, strict=True) if each == first
                 )
                 raise OptionError(
-                    f"the conditions between {around} go round in a circle; leave one out, and filter by it"
+                    f"the conditions between {around} form a cycle; drop one and apply it as a filter"
                 )
             group = [first if each == second else each for each in group]
         apart = [name for name, each in zip(self.names, group, strict=True) if each != group[0]]
         if apart:
             raise OptionError(
-                f"no condition leads from {self.names[0]} to {', '.join(apart)}; add one, as they would make "
-                "every combination"
+                f"no condition connects {self.names[0]} with {', '.join(apart)}; add one, or the result is a "
+                "cross product"
             )
 
 

@@ -1,4 +1,4 @@
-"""Tuples that were on disk, in memory again for a while."""
+"""Tuples that were on disk, back in memory for a while."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,60 +7,46 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import no_rows, take_rows
 from adjoin.kernels.types import Array
+from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.disk.blocks import Block
-from adjoin.streamjoin.disk.read_blocks import BlockReader
 from adjoin.streamjoin.manyway.graph import Edge
-from adjoin.streamjoin.manyway.matching import Match, Matching
-from adjoin.streamjoin.manyway.probe_order import ProbeOrder
-from adjoin.streamjoin.manyway.results import ManyResults
+from adjoin.streamjoin.manyway.matching import ManyResultBuilder, Match, Matching, ProbeOrder
 from adjoin.streamjoin.manyway.spec import ManyInputs
 from adjoin.streamjoin.memory.ordered_index import OrderedIndex
-from adjoin.streamjoin.memory.tuples import ARRIVED, Tuples
+from adjoin.streamjoin.memory.tuples import ARRIVED
 
 LEFT_AT, BLOCK = "_adjoin_left", "_adjoin_block"
 MORE_BYTES = 16
-"""Of such a tuple, beside its row and moment of arrival: when it left, and its block."""
+"""Of such a tuple, besides its row and moment of arrival: when it left, and its block."""
 
 
 class Recalled:
-    """Blocks of all relations come back: some are kept by key, and rows of another are joined with those.
+    """Brings back blocks: those of some relations are indexed, and those of another are joined with them.
 
     Args:
         spec: The join.
-        reader: Reads blocks.
-        results: Builds results.
-        slots: The most slots of each relation.
-        slot_bytes: A slot.
-        limit_bytes: For the matches that there are at a time.
-        memory_bytes: What all tuples may take.
+        storage: Holds the blocks, and counts what is read of them.
+        slots: The maximum number of slots of each relation.
+        memory_bytes: The maximum that all tuples may take.
 
     Attributes:
-        inputs: The tuples of every relation that are here.
+        inputs: The tuples of every relation that are back.
     """
 
-    def __init__(
-        self,
-        spec: ManyInputs,
-        reader: BlockReader,
-        results: ManyResults,
-        *,
-        slots: int,
-        slot_bytes: int,
-        limit_bytes: int,
-        memory_bytes: int,
-    ) -> None:
+    def __init__(self, spec: ManyInputs, storage: Storage, *, slots: int, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._spec = spec
-        self._reader = reader
-        self._results = results
+        self._reader = storage.reader
+        limit_bytes = storage.sizes.work_bytes // 2
+        self._results = ManyResultBuilder(spec, limit_bytes)
         self.inputs = [
-            Tuples(recalled_schema(blocks.schema), are_points=points, slots=slots, slot_bytes=slot_bytes)
-            for blocks, points in zip(reader.blocks, spec.are_points, strict=True)
+            storage.recalled_tuples(recalled_schema(blocks.schema), are_points=points, slots=slots)
+            for blocks, points in zip(storage.blocks, spec.are_points, strict=True)
         ]
         self._matching = Matching(spec, self.inputs, ProbeOrder(spec.graph), limit_bytes)
 
     def read(self, relation: int, number: int, edge: Edge | None = None) -> pa.RecordBatch:
-        """The tuples of a block; with an edge, those that may match one that is here at its other end."""
+        """The tuples of a block; with an edge, only those that may match a tuple at its other end."""
         if edge is not None and not self._may_reach(relation, number, edge):
             return no_rows(self.inputs[relation].schema)
         block, rows = self._reader.read(relation, number)
@@ -74,12 +60,12 @@ class Recalled:
         return pa.RecordBatch.from_arrays(columns, schema=self.inputs[relation].schema)
 
     def _partners(self, relation: int, edge: Edge) -> OrderedIndex:
-        """The tuples that are here at the other end of an edge."""
+        """The tuples at the other end of an edge."""
         other = edge.other(relation)
         return self.inputs[other].indexes[self._spec.attribute_of(other, edge)]
 
     def _may_reach(self, relation: int, number: int, edge: Edge) -> bool:
-        """Whether the keys of a block are not all too far off; known of the first attribute alone."""
+        """Whether the key range of a block overlaps; it is only known for the first attribute."""
         if self._spec.attribute_of(relation, edge):
             return True
         first, last = self._reader.blocks[relation].reach_of(number)
@@ -94,13 +80,13 @@ class Recalled:
         return low, high
 
     def keep(self, relation: int, batch: pa.RecordBatch) -> None:
-        """Keep tuples by key."""
+        """Add tuples to the index."""
         self.inputs[relation].add(*self._spec.keyed(relation, batch), densely=True)
 
     def joined(self, relation: int, batch: pa.RecordBatch) -> Iterator[tuple[Match, Array]]:
-        """Tuples with those of all other relations that are here; and which have not met in memory.
+        """Matches of tuples with those of all other relations; and which have not been joined in memory.
 
-        All tuples of a match were in memory together if none left before the last one arrived.
+        The tuples of a match were in memory together if none left before the last one arrived.
         """
         for match in self._matching.of(relation, *self._spec.keyed(relation, batch)):
             arrived = np.maximum.reduce([match.numbers(number, ARRIVED) for number in match.parts])
@@ -116,19 +102,14 @@ class Recalled:
         return [match.numbers(relation, BLOCK) for relation in range(len(self._spec))]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if tuples contradict themselves, or are more than there is memory for."""
+        """Raise AssertionError if something contradicts itself, or tuples exceed their memory."""
         for tuples in self.inputs:
             tuples.check_invariants()
         held = sum(tuples.held_bytes for tuples in self.inputs)
         assert held + max(tuples.merge_bytes for tuples in self.inputs) <= self._memory_bytes
 
-    def close(self) -> None:
-        """Give the memory back."""
-        for tuples in self.inputs:
-            tuples.slots.close()
-
 
 def recalled_schema(stored: pa.Schema) -> pa.Schema:
-    """The columns of a tuple that was on disk: when it left, its block, then those that it is kept with."""
+    """The columns of a tuple that is back: when it left, its block, then those of the stored tuple."""
     more = [pa.field(name, pa.int64(), False) for name in (LEFT_AT, BLOCK)]
     return pa.schema([*more, *stored])

@@ -12,12 +12,12 @@ from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 
 _RECENT_SHARE = 8
-"""New tuples wait beside the others until they are an eighth of them."""
+"""New entries are kept in a short run of their own until they are an eighth of the long one."""
 _LEAST_RECENT = 256
 POINT_BYTES, INTERVAL_BYTES = (17, 25), (33, 33)
-"""Of an entry for a key, or for an interval: in the index, and at most once more while runs are merged."""
+"""Of an entry for a key, and for an interval: in the index, and in addition while runs are merged."""
 _MOST_GONE = 4
-"""A quarter of a run may be gone before it closes up."""
+"""A run is compacted once a quarter of it is gone."""
 
 
 @dataclass
@@ -28,9 +28,9 @@ class Run:
         low: Lower ends.
         high: Upper ends; the same array where intervals are points.
         reach: The greatest upper end up to each entry; the same array as `low` where they are points.
-        place: What the index was given for each entry; negative once it is gone.
-        joined: Whether it had a match since the clock last passed.
-        gone: How many are gone.
+        place: Where the tuple of each entry is; negative once it is gone.
+        joined: The join bit: whether it had a match since the clock last passed.
+        gone: How many entries are gone.
     """
 
     low: Array
@@ -45,18 +45,18 @@ class Run:
 
 
 class OrderedIndex:
-    """Where tuples lie, by key: a tuple has an interval of keys, and a place.
+    """Index_i: the places of tuples by key; the key of a tuple is an interval.
 
-    A long run of sorted entries and a short one of those that came last; an entry that is removed is marked,
-    and leaves when the runs are merged.
+    It consists of a long run of sorted entries and a short run of the latest ones. A removed entry is only
+    marked, and disappears when runs are merged.
 
     Args:
         are_points: Whether all intervals are points.
 
     Attributes:
-        entry_bytes: Of an entry: interval, reach, place and join bit.
-        merge_bytes: Of an entry once more, while runs are merged.
-        hand: The key at which the clock goes on; None before it was started.
+        entry_bytes: What an entry takes: interval, reach, place and join bit.
+        merge_bytes: What it takes in addition while runs are merged.
+        hand: The key at which the clock continues; None before it was started.
     """
 
     def __init__(self, *, are_points: bool) -> None:
@@ -65,8 +65,8 @@ class OrderedIndex:
         self.hand: int | None = None
         self._runs = [self._no_run(), self._no_run()]
 
-    def anew(self) -> "OrderedIndex":
-        """One like this, without entries."""
+    def emptied(self) -> "OrderedIndex":
+        """A new index of the same kind."""
         return OrderedIndex(are_points=self._are_points)
 
     def _no_run(self) -> Run:
@@ -83,11 +83,11 @@ class OrderedIndex:
 
     @property
     def all_entries(self) -> int:
-        """Those that are gone but still take memory included."""
+        """The number of entries, including those that are gone but still take memory."""
         return sum(len(run) for run in self._runs)
 
     def add(self, low: Array, high: Array, place: Array, joined: Array | None = None) -> None:
-        """Tuples in the order of their lower ends, with their join bits if they have any."""
+        """Add tuples in the order of their lower ends; join bits are 0 unless given."""
         joined = np.zeros(len(low), np.uint8) if joined is None else joined
         self._runs[1] = self._merged(self._runs[1], self._run(low, high, place, joined))
         if len(self._runs[1]) > max(_LEAST_RECENT, len(self._runs[0]) // _RECENT_SHARE):
@@ -106,9 +106,12 @@ class OrderedIndex:
         return self._run(*entries)
 
     def matches(self, low: Array, high: Array, limit: int) -> Iterator["Matches"]:
-        """Entries that overlap these intervals, which ascend by their lower ends; at most so many at a time.
+        """Entries that overlap these intervals, at most `limit` at a time; their join bits are set.
 
-        Each match names the interval and the entry. The join bits of the entries are set.
+        Args:
+            low: Lower ends, ascending.
+            high: Upper ends.
+            limit: How many pairs of an interval and an entry to return at a time.
         """
         for run in self._runs if len(low) else ():
             begin, count = overlap_ranges(run.low, run.reach, low, high)
@@ -125,12 +128,12 @@ class OrderedIndex:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The least lower end and the greatest upper end; there must be an entry."""
+        """The least lower end and the greatest upper end; the index must not be empty."""
         runs = [run for run in self._runs if len(run)]
         return min(int(run.low[0]) for run in runs), max(int(run.reach[-1]) for run in runs)
 
     def may_match(self, low: Array, high: Array) -> Array:
-        """Whether each of these intervals may overlap an entry; where it says no, none does."""
+        """Whether each of these intervals may overlap an entry; there are no false negatives."""
         order = argsort_keys(low)
         found = np.zeros(len(low), bool)
         for run in self._runs:
@@ -138,14 +141,14 @@ class OrderedIndex:
             found[order] |= count > 0
         return found
 
-    # Which tuples go.
+    # Which tuples leave.
 
     def lowest(self, count: int) -> "Entries":
-        """The tuples with the least keys, at most so many."""
+        """The at most `count` tuples with the lowest keys."""
         return self._extreme(count, is_low=True)
 
     def highest(self, count: int) -> "Entries":
-        """The tuples with the greatest keys, at most so many."""
+        """The at most `count` tuples with the highest keys."""
         return self._extreme(count, is_low=False)
 
     def _extreme(self, count: int, *, is_low: bool) -> "Entries":
@@ -154,7 +157,7 @@ class OrderedIndex:
         )
 
     def between(self, first: int, last: int, count: int) -> "Entries":
-        """The lowest tuples with lower ends from `first` to `last`, at most so many."""
+        """The at most `count` lowest tuples with lower ends from `first` to `last`."""
         found = []
         for run in self._runs:
             begin, end = np.searchsorted(run.low, first, "left"), np.searchsorted(run.low, last, "right")
@@ -162,7 +165,7 @@ class OrderedIndex:
         return self._chosen(found, count, is_low=True)
 
     def _chosen(self, at: list[Array], count: int, *, is_low: bool) -> "Entries":
-        """Of these positions in each run, those with the least or the greatest keys."""
+        """Of these positions in each run, those with the lowest or the highest keys."""
         keys = np.concatenate([run.low[some] for run, some in zip(self._runs, at, strict=True)])
         order = np.argsort(keys, kind="stable")
         chosen = order[:count] if is_low else order[max(len(order) - count, 0) :]
@@ -170,9 +173,9 @@ class OrderedIndex:
         return Entries(np.sort(at[0][chosen[in_first]]), np.sort(at[1][chosen[~in_first] - len(at[0])]))
 
     def coldest(self, count: int, first: int, last: int) -> "Entries":
-        """Tuples with keys from `first` to `last` whose join bit is not set, by the clock.
+        """Tuples with keys from `first` to `last` whose join bit is not set, found by the clock.
 
-        The hand goes on where it stopped before; tuples that it passes lose their join bits.
+        The hand continues where it stopped; tuples that it passes lose their join bits.
         """
         run, recent = self._runs
         hand = first if self.hand is None else self.hand
@@ -190,21 +193,13 @@ class OrderedIndex:
         )
         return Entries(*map(np.sort, chosen))
 
-    def sample(self, count: int, random: np.random.Generator) -> "Entries":
-        """Tuples by lot, at most so many."""
-        first, second = self.all()
-        total = len(first) + len(second)
-        chosen = np.sort(random.choice(total, min(count, total), replace=False))
-        in_first = chosen < len(first)
-        return Entries(first[chosen[in_first]], second[chosen[~in_first] - len(first)])
-
     def start_clock(self, share: float) -> None:
-        """Let the hand begin behind this share of the tuples."""
+        """Put the hand after this share of the tuples."""
         run = max(self._runs, key=len)
         self.hand = int(run.low[int(share * len(run))])
 
     def places(self, entries: "Entries") -> tuple[Array, Array, Array]:
-        """Places, lower and upper ends of these entries, by lower ends."""
+        """Places, lower and upper ends of these entries, ordered by lower ends."""
         parts = [
             (run.place[at], run.low[at], run.high[at]) for run, at in zip(self._runs, entries, strict=True)
         ]
@@ -213,7 +208,7 @@ class OrderedIndex:
         return place[order], low[order], high[order]
 
     def remove(self, entries: "Entries") -> None:
-        """These tuples are gone."""
+        """Remove these tuples."""
         for number, at in enumerate(entries):
             run = self._runs[number]
             run.place[at] = -1
@@ -222,7 +217,7 @@ class OrderedIndex:
                 self._runs[number] = self._merged(run, self._no_run())
 
     def places_in_order(self, entries: "Entries") -> Array:
-        """The places of these entries, in the order in which the index has them."""
+        """The places of these entries, in the order of the entries."""
         return np.concatenate([run.place[at] for run, at in zip(self._runs, entries, strict=True)])
 
     def in_slot(self, slot: int) -> Array:
@@ -230,13 +225,13 @@ class OrderedIndex:
         return np.sort(np.concatenate([run.place[entries_in_slot(run.place, slot)] for run in self._runs]))
 
     def move(self, before: Array, after: Array) -> None:
-        """What was at these places, all of a slot and ascending, is at others now."""
+        """Tuples have moved: `before` are places in one slot, ascending, and `after` the new ones."""
         for run in self._runs:
             at = entries_in_slot(run.place, before[0] >> 32)
             run.place[at] = after[np.searchsorted(before, run.place[at])]
 
     def keys(self, entries: "Entries") -> Array:
-        """The lower ends of these tuples, in no order."""
+        """The lower ends of these tuples, in the order of the entries."""
         return np.concatenate([run.low[at] for run, at in zip(self._runs, entries, strict=True)])
 
     def count(self, first: int, last: int) -> int:
@@ -248,7 +243,7 @@ class OrderedIndex:
         return total
 
     def at(self, place: Array) -> "Entries":
-        """The tuples at these places, which ascend."""
+        """The tuples at these places, which must ascend."""
         first, second = (np.flatnonzero(are_among(run.place, place)) for run in self._runs)
         return Entries(first, second)
 
@@ -276,7 +271,7 @@ class OrderedIndex:
 
 
 def _ends(place: Array, count: int, *, is_low: bool) -> Array:
-    """Positions of the first or the last so many places that are not gone."""
+    """Positions of the first or the last `count` places that are not gone."""
     window = 2 * count
     while True:
         begin = 0 if is_low else max(len(place) - window, 0)
@@ -291,9 +286,9 @@ class Matches:
     """Entries that overlap intervals of a list.
 
     Attributes:
-        owner: Which interval each overlaps.
-        place: Its place.
-        low: Its lower end.
+        owner: The interval of each pair.
+        place: The place of its entry.
+        low: The lower end of its entry.
     """
 
     owner: Array
@@ -302,7 +297,7 @@ class Matches:
 
 
 class Entries(NamedTuple):
-    """Some entries of an index: their positions in the long run and in the short one."""
+    """Entries of an index: positions in the long run and in the short run."""
 
     first: Array
     second: Array

@@ -1,4 +1,4 @@
-"""Where the rows of an input lie in memory: in slots, each at a place that is its own until it leaves."""
+"""The rows of an input in memory: in slots, each at a place that it keeps until it leaves."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from adjoin.operators.portions import portions
 
 _NO_SLOT = -1
 _WORTH_MOVING = 2 / 3
-"""A packed slot that is filled less is emptied into others; a higher limit moves more rows for each slot."""
+"""A slot filled less than this is emptied into others; a higher limit moves more rows per freed slot."""
 HOLE_BYTES = 8
-"""Of the note on a hole."""
+"""What it takes to remember a hole."""
 _ALIGNED = 8
 
 
 def row_store(schema: pa.Schema, slots: int, slot_bytes: int) -> "RowStore":
-    """Room for rows with these columns."""
+    """A store for rows with these columns."""
     kind = RowsOfOneSize if RowsOfOneSize.can_take(schema) else RowsOfAnySize
     return kind(schema, slots, slot_bytes)
 
@@ -33,8 +33,8 @@ class RowStore(ABC):
 
     Args:
         schema: The columns of the rows.
-        slots: The most slots.
-        slot_bytes: A slot.
+        slots: The maximum number of slots.
+        slot_bytes: Size of a slot.
 
     Attributes:
         slots: The slots.
@@ -52,16 +52,16 @@ class RowStore(ABC):
         return int(np.count_nonzero(self._live)) * self._slot_bytes
 
     def take_slot(self) -> int:
-        """A slot that nothing else will use until it is freed."""
+        """A slot for the exclusive use of the caller until it is freed."""
         return self._free.pop()
 
     def free_slot(self, slot: int) -> None:
-        """The slot is not needed any more; its memory is the system's."""
+        """Free a slot and return its memory to the system."""
         self.slots.give_back(slot)
         self._free.append(slot)
 
     def new_bytes(self, sizes: Array) -> int:
-        """How much more is held after rows of these sizes were put in."""
+        """How much more memory is held once rows of these sizes have been added."""
         return self._new_slots(sizes) * self._slot_bytes
 
     @abstractmethod
@@ -70,22 +70,22 @@ class RowStore(ABC):
     @property
     @abstractmethod
     def mean_bytes(self) -> float:
-        """Of a row."""
+        """Mean size of a row."""
 
     @abstractmethod
     def put(self, rows: pa.RecordBatch) -> Array:
-        """Put rows that have come into slots; returns where each is."""
+        """Store new rows and return their places."""
 
     def put_densely(self, rows: pa.RecordBatch) -> Array:
-        """As `put`, for rows that were here before: they leave no gaps, even if others are written anew."""
+        """Like `put`, for rows that are moved: it leaves no gaps, even if other rows must be rewritten."""
         return self.put(rows)
 
     @abstractmethod
     def sparse_slot(self) -> int | None:
-        """A slot that is worth emptying: its rows, put densely elsewhere, need fewer."""
+        """A slot that is worth emptying because its rows fit in the gaps of others; None if there is none."""
 
     def leave(self, place: Array) -> None:
-        """The rows at these places are not needed any more."""
+        """Remove the rows at these places."""
         gone = np.bincount(place >> 32, minlength=len(self._live))
         slots = np.flatnonzero(gone)
         self._live[slots] -= gone[slots].astype(np.int32)
@@ -93,12 +93,12 @@ class RowStore(ABC):
             self.empty(slot)
 
     def empty(self, slot: int) -> None:
-        """No row in this slot is needed any more."""
+        """Remove all rows in this slot."""
         self._live[slot] = 0
         self.free_slot(slot)
 
     def clear(self) -> None:
-        """No row is needed any more."""
+        """Remove all rows."""
         for slot in np.flatnonzero(self._live).tolist():
             self.empty(slot)
 
@@ -107,14 +107,14 @@ class RowStore(ABC):
         return self.slots.rows_at(places_of(place))
 
     def check_invariants(self, place: Array) -> None:
-        """Raise AssertionError if something contradicts itself, or that rows are at these places."""
+        """Raise AssertionError unless exactly the rows at these places are stored."""
         assert (np.bincount(place >> 32, minlength=len(self._live)) == self._live).all()
         assert not set(self._free) & set(np.flatnonzero(self._live).tolist())
         assert len(set(self._free)) == len(self._free)
 
 
 class RowsOfAnySize(RowStore):
-    """Rows of any size, one behind the other; the hole that a row leaves stays until its slot is emptied."""
+    """Rows of any size, one after the other; the gap that a row leaves stays until its slot is emptied."""
 
     def __init__(self, schema: pa.Schema, slots: int, slot_bytes: int) -> None:
         super().__init__(schema, slots, slot_bytes)
@@ -123,7 +123,7 @@ class RowsOfAnySize(RowStore):
 
     @property
     def mean_bytes(self) -> float:
-        """Of a row, those that left a hole included."""
+        """Mean size of a row, counting those that have left a gap."""
         used = np.flatnonzero(self._live)
         rows = int(self.slots.columns.rows[used].sum())
         return float(self._filled[used].sum()) / rows if rows else float(self.slots.room_bytes)
@@ -133,7 +133,7 @@ class RowsOfAnySize(RowStore):
         return sum(1 for _ in portions(sizes[first:], self.slots.room_bytes))
 
     def _are_few(self, sizes: Array) -> bool:
-        """Few rows go where others are, which are written once more; many have slots of their own."""
+        """Whether rows are so few that they go into a slot with others, which must be rewritten."""
         return 2 * int(sizes.sum()) <= self.slots.room_bytes
 
     def _rows_in_open_slot(self, sizes: Array) -> int:
@@ -143,17 +143,17 @@ class RowsOfAnySize(RowStore):
         return int(np.searchsorted(np.cumsum(sizes), room, "right"))
 
     def put(self, rows: pa.RecordBatch) -> Array:
-        """Put rows that have come into slots; returns where each is."""
+        """Store new rows and return their places."""
         sizes = row_bytes(rows)
         return self._put(rows, sizes, self._rows_in_open_slot(sizes) if self._are_few(sizes) else 0)
 
     def put_densely(self, rows: pa.RecordBatch) -> Array:
-        """As `put`, for rows that were here before: the first ones fill the slot that has room."""
+        """Like `put`, for rows that are moved: the first ones fill up the open slot."""
         sizes = row_bytes(rows)
         return self._put(rows, sizes, self._rows_in_open_slot(sizes))
 
     def _put(self, rows: pa.RecordBatch, sizes: Array, begin: int) -> Array:
-        """The rows up to `begin` into the open slot, the others into new ones."""
+        """Put the rows up to `begin` into the open slot, the others into new ones."""
         places = [np.empty(0, np.int64)]
         if begin:
             places.append(self._append(self._open, rows.slice(0, begin), int(sizes[:begin].sum())))
@@ -178,9 +178,9 @@ class RowsOfAnySize(RowStore):
         return _all_places(slot, there + rows.num_rows)[there:]
 
     def sparse_slot(self) -> int | None:
-        """The one with the fewest bytes of rows, if few; and it has holes, or the open slot takes them all.
+        """The slot with the fewest bytes of rows, if it has gaps, or if the open slot takes all its rows.
 
-        So every time there are fewer slots, or fewer with holes.
+        Emptying it leaves fewer slots, or fewer with gaps, so that this comes to an end.
         """
         used = np.flatnonzero(self._live)
         used = used[used != self._open]
@@ -194,7 +194,7 @@ class RowsOfAnySize(RowStore):
         return int(used[np.argmin(np.where(is_worth_it, left_bytes, np.inf))])
 
     def empty(self, slot: int) -> None:
-        """No row in this slot is needed any more."""
+        """Remove all rows in this slot."""
         if slot == self._open:
             self._open = _NO_SLOT
         self._filled[slot] = 0
@@ -202,7 +202,7 @@ class RowsOfAnySize(RowStore):
 
 
 class RowsOfOneSize(RowStore):
-    """Rows that all take the same room: one that comes takes the hole that another left."""
+    """Rows of one size: a new one takes the hole that another left."""
 
     def __init__(self, schema: pa.Schema, slots: int, slot_bytes: int) -> None:
         super().__init__(schema, slots, slot_bytes)
@@ -213,31 +213,31 @@ class RowsOfOneSize(RowStore):
 
     @staticmethod
     def can_take(schema: pa.Schema) -> bool:
-        """Whether all rows with these columns take the same room."""
+        """Whether all rows with these columns have the same size."""
         if any(isinstance(field.type, pa.BaseExtensionType) for field in schema):
             return False
         return all(column.kind in ("null", "bits", "fixed") for column in columns_of(schema))
 
     @property
     def held_bytes(self) -> int:
-        """Memory that rows, holes and notes on holes take."""
+        """Memory that rows, holes and the list of holes take."""
         return super().held_bytes + len(self._holes) * HOLE_BYTES
 
     @property
     def mean_bytes(self) -> float:
-        """Of a row."""
+        """Mean size of a row."""
         return self._row_bytes
 
     def _new_slots(self, sizes: Array) -> int:
         return max(0, -(-(len(sizes) - len(self._holes)) // self._slot_rows))
 
     def new_bytes(self, sizes: Array) -> int:
-        """How much more is held after rows of these sizes were put in."""
+        """How much more memory is held once rows of these sizes have been added."""
         new = self._new_slots(sizes)
         return new * self._slot_bytes + max(0, new * self._slot_rows - len(sizes)) * HOLE_BYTES
 
     def put(self, rows: pa.RecordBatch) -> Array:
-        """Put rows into holes, and into new slots if there are too few; returns where each is."""
+        """Store new rows in holes, and in new slots if there are too few; returns their places."""
         self._note_nulls(rows)
         place = self._take_places(rows.num_rows)
         places = places_of(place)
@@ -255,7 +255,7 @@ class RowsOfOneSize(RowStore):
         return place
 
     def _begins_now(self) -> Array:
-        """Where the buffers of a slot begin; columns that never had a null have no bits for them."""
+        """Where the buffers of a slot begin; columns that never had a null have no validity bits."""
         begins = [
             NO_BUFFER if is_validity and not self._has_nulls[number] else begin
             for number, is_validity, begin in self._begins
@@ -263,7 +263,7 @@ class RowsOfOneSize(RowStore):
         return np.array(begins, np.int32)
 
     def _note_nulls(self, rows: pa.RecordBatch) -> None:
-        """From the first null of a column on, its rows have bits that say whether they are null."""
+        """From the first null of a column on, its rows have validity bits."""
         for number, values in enumerate(rows.columns):
             column = self.slots.layout[number]
             if values.null_count and column.buffers and not self._has_nulls[number]:
@@ -280,29 +280,29 @@ class RowsOfOneSize(RowStore):
         )
 
     def leave(self, place: Array) -> None:
-        """The rows at these places are not needed any more: there are holes."""
+        """Remove the rows at these places, which become holes."""
         self._holes = np.concatenate([self._holes, place])
         super().leave(place)
 
     def clear(self) -> None:
-        """No row is needed any more."""
+        """Remove all rows."""
         self._holes = self._holes[:0]
         super().clear()
 
     def empty(self, slot: int) -> None:
-        """No row in this slot is needed any more."""
+        """Remove all rows in this slot."""
         self._holes = self._holes[self._holes >> 32 != slot]
         super().empty(slot)
 
     def sparse_slot(self) -> int | None:
-        """The one with the fewest rows, if there are holes for them elsewhere."""
+        """The slot with the fewest rows, if there are holes for them elsewhere."""
         if len(self._holes) < self._slot_rows:
             return None
         used = np.flatnonzero(self._live)
         return int(used[np.argmin(self._live[used])])
 
     def check_invariants(self, place: Array) -> None:
-        """Raise AssertionError if rows and holes are not all of the places in the slots in use."""
+        """Raise AssertionError unless rows and holes are exactly the places in the slots in use."""
         super().check_invariants(place)
         assert (np.sort(np.concatenate([place, self._holes])) == np.sort(self._used_places())).all()
 
@@ -322,7 +322,7 @@ def _one_row(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _divided(columns: Sequence[Column], slot_bytes: int) -> tuple[int, list[tuple[int, bool, int]]]:
-    """How many rows fit in a slot, and of every buffer: its column, whether it is validity, its beginning."""
+    """How many rows fit in a slot; and for every buffer, its column, if it is validity, and its offset."""
     bits = sum(1 + (8 * column.width or 1) for column in columns if column.buffers)
     rows = 8 * slot_bytes // max(bits, 1)
     while True:

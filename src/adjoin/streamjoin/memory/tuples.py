@@ -1,4 +1,4 @@
-"""Tuples of one input that are in memory: packed in slots, found by key."""
+"""The tuples of one input that are in memory: packed in slots, found by key."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,27 +14,27 @@ from adjoin.streamjoin.memory.row_store import places_of, row_store
 ARRIVED = "_adjoin_arrived"
 
 
-def stored_schema(plain: pa.Schema) -> pa.Schema:
-    """The columns of a tuple as it is kept: when it arrived, then its own."""
+def tuple_schema(plain: pa.Schema) -> pa.Schema:
+    """The columns of a stored tuple: its moment of arrival (ATS), then those of the row."""
     return pa.schema([pa.field(ARRIVED, pa.int64(), False), *plain])
 
 
-Keys = Sequence[tuple[Array, Array]]
-"""Of some tuples, for each join attribute: lower and upper ends of their intervals."""
+KeyIntervals = Sequence[tuple[Array, Array]]
+"""For each join attribute, the lower and upper ends of the key intervals of some tuples."""
 
 
-class Tuples:
-    """Tuples in memory.
+class MemoryTuples:
+    """The tuples of one input that are in memory.
 
     Args:
-        schema: The columns of a tuple as it is kept.
+        schema: The columns of a stored tuple.
         are_points: For each join attribute, whether intervals are single keys.
-        slots: The most slots.
-        slot_bytes: A slot.
+        slots: The maximum number of slots.
+        slot_bytes: Size of a slot.
 
     Attributes:
         indexes: The tuples by each join attribute.
-        store: Where they lie.
+        store: Holds the rows.
     """
 
     def __init__(self, schema: pa.Schema, *, are_points: Sequence[bool], slots: int, slot_bytes: int) -> None:
@@ -52,12 +52,12 @@ class Tuples:
 
     @property
     def slots(self) -> RowSlots:
-        """The slots in which they lie."""
+        """The slots that hold the rows."""
         return self.store.slots
 
     @property
     def held_bytes(self) -> int:
-        """Memory that they take, with their indexes."""
+        """Memory that the tuples and their indexes take."""
         return self.store.held_bytes + self.index_bytes
 
     @property
@@ -67,25 +67,25 @@ class Tuples:
 
     @property
     def merge_bytes(self) -> int:
-        """Memory that is needed beside that while runs of an index are merged, one index at a time."""
+        """Memory needed in addition while the runs of an index are merged, one index at a time."""
         return max(index.all_entries * index.merge_bytes for index in self.indexes)
 
     def new_bytes(self, sizes: Array) -> int:
-        """How much more is held and needed, at most, after rows of these sizes were added."""
+        """An upper bound of the memory that rows of these sizes take, including that for merging."""
         entry_bytes = sum(index.entry_bytes for index in self.indexes)
         merge_bytes = max(index.merge_bytes for index in self.indexes)
         return self.store.new_bytes(sizes) + len(sizes) * (entry_bytes + merge_bytes)
 
     def rows_of_a_slot(self, more_bytes: int) -> int:
-        """How many tuples fit in a slot, with so many bytes more for each."""
+        """About how many tuples fit in a slot if each takes `more_bytes` in addition."""
         return max(1, int(self.slots.room_bytes / (self.store.mean_bytes + more_bytes)))
 
     def stored(self, batch: pa.RecordBatch, arrived: Array) -> pa.RecordBatch:
-        """Rows as they are kept."""
+        """Rows as stored tuples."""
         return pa.RecordBatch.from_arrays([pa.array(arrived), *batch.columns], schema=self.schema)
 
-    def add(self, stored: pa.RecordBatch, keys: Keys, *, densely: bool = False) -> None:
-        """Tuples in the order of the first attribute's lower ends; there must be memory for them."""
+    def add(self, stored: pa.RecordBatch, keys: KeyIntervals, *, densely: bool = False) -> None:
+        """Add tuples in the order of the first attribute's lower ends; there must be memory for them."""
         place = self.store.put_densely(stored) if densely else self.store.put(stored)
         self.index.add(*keys[0], place)
         for index, (low, high) in zip(self.indexes[1:], keys[1:], strict=True):
@@ -93,7 +93,7 @@ class Tuples:
             index.add(low[order], high[order], place[order])
 
     def rows_at(self, place: Array) -> pa.RecordBatch:
-        """Copies of the tuples at these places, as they are kept."""
+        """Copies of the stored tuples at these places."""
         return self.store.rows_at(place)
 
     def arrived_at(self, place: Array) -> Array:
@@ -102,7 +102,7 @@ class Tuples:
         return arrived
 
     def everywhere(self, attribute: int, entries: Entries) -> list[Entries]:
-        """The same tuples in all indexes; these are their entries in that of one attribute."""
+        """The entries of tuples in all indexes, from those in the index of one attribute."""
         if len(self.indexes) == 1:
             return [entries]
         place = np.sort(self.indexes[attribute].places_in_order(entries))
@@ -111,19 +111,19 @@ class Tuples:
         ]
 
     def remove(self, entries: Sequence[Entries]) -> None:
-        """These tuples, found `everywhere`, are not needed here any more."""
+        """Remove tuples, given by their entries in all indexes."""
         place = self.index.places_in_order(entries[0])
         for index, some in zip(self.indexes, entries, strict=True):
             index.remove(some)
         self.store.leave(place)
 
     def clear(self) -> None:
-        """No tuple is needed here any more."""
-        self.indexes = [index.anew() for index in self.indexes]
+        """Remove all tuples."""
+        self.indexes = [index.emptied() for index in self.indexes]
         self.store.clear()
 
     def close_up(self) -> bool:
-        """Move the rows of a slot together with others, if that is worth it."""
+        """Whether a slot could be emptied by moving its rows to others."""
         slot = self.store.sparse_slot()
         if slot is None:
             return False
@@ -136,7 +136,7 @@ class Tuples:
         return True
 
     def dump(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """All tuples, about so many at a time, with their intervals and join bits."""
+        """All tuples, `rows` at a time, with their intervals and join bits."""
         states = [index.by_place() for index in self.indexes]
         place = states[0][0]
         for begin in range(0, len(place), rows):
@@ -146,7 +146,7 @@ class Tuples:
             yield pa.RecordBatch.from_arrays(columns, schema=self.dumped_schema)
 
     def load(self, dumped: pa.RecordBatch) -> None:
-        """Take in tuples of which `dump` made this."""
+        """Add a batch of tuples that `dump` returned."""
         notes = [column.to_numpy() for column in dumped.columns[: 3 * len(self.indexes)]]
         stored = pa.RecordBatch.from_arrays(dumped.columns[len(notes) :], schema=self.schema)
         place = self.store.put_densely(stored)
@@ -157,7 +157,7 @@ class Tuples:
 
     @property
     def dumped_schema(self) -> pa.Schema:
-        """Of what `dump` gives."""
+        """The schema of what `dump` returns."""
         states = [("low", pa.int64()), ("high", pa.int64()), ("joined", pa.uint8())]
         notes = [
             pa.field(f"_adjoin_{name}_{number}", type_)

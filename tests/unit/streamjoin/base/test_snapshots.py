@@ -1,4 +1,4 @@
-"""A snapshot is taken in by the join that it is of, whole, or not at all."""
+"""A snapshot is restored completely by the same join, or not at all."""
 
 import random
 from typing import Any
@@ -67,7 +67,7 @@ def test_a_snapshot_of_another_operator_is_refused():
 
 
 @pytest.mark.parametrize("on", [["r1.k = r0.l"], ["abs(r0.k - r1.k) <= 3"]])
-def test_many_inputs_joined_otherwise_are_refused(on):
+def test_a_snapshot_with_other_conditions_is_refused(on):
     schemas = {"r0": LEFT, "r1": RIGHT}
     with MINER(schemas, ["abs(r0.k - r1.k) <= 2"], "1MB") as join, MINER(schemas, on, "1MB") as other:
         list(join.push("r0", Input(LEFT, 1, 9).draw(9)))
@@ -75,7 +75,7 @@ def test_many_inputs_joined_otherwise_are_refused(on):
             other.restore(join.snapshot())
 
 
-def test_other_fan_in_is_refused():
+def test_a_snapshot_with_another_fan_in_is_refused():
     join, *_ = filled("rpj")
     usual = {"left": LEFT, "right": RIGHT, "on": "k", "memory": "450KB", "block_bytes": 4096}
     with join, RPJ(**usual, fan_in=4) as other, pytest.raises(OptionError, match="fan_in was 3 and is 4"):
@@ -83,7 +83,7 @@ def test_other_fan_in_is_refused():
 
 
 def damaged(values: dict[str, bytes], old: dict[str, bytes], chance: random.Random) -> dict[str, bytes]:
-    """One of the values missing, cut off, with a bit or some bytes changed, or in the place of another."""
+    """With one value missing, truncated, changed in a bit or some bytes, or replaced by another."""
     values = dict(values)
     name = chance.choice(sorted(values))
     value = values[name]
@@ -122,7 +122,7 @@ def test_damage_of_any_value_is_found(name):
         other.check_invariants()
 
 
-def test_values_that_are_left_over_from_before_are_ignored():
+def test_values_of_earlier_snapshots_are_ignored():
     join, left, right, found = filled("diner")
     values = {f"left/tuples/{number:09d}": b"older" for number in range(50, 60)}
     values.update(join.snapshot())
@@ -134,12 +134,12 @@ def test_values_that_are_left_over_from_before_are_ignored():
 
 
 @pytest.mark.parametrize("values", [None, 7, [1], [("state",)], {"state": "text"}.items(), [(1, b"")]])
-def test_what_is_no_snapshot_is_refused(values):
+def test_values_that_are_not_a_snapshot_are_refused(values):
     with small("diner") as join, pytest.raises(AdjoinError):
         join.restore(values)
 
 
-def test_a_snapshot_is_of_the_moment_in_which_it_is_written_down():
+def test_a_snapshot_has_the_state_of_its_first_value():
     join, left, right, found = filled("diner")
     values = join.snapshot()
     found += list(join.push("left", left.draw(500)))
@@ -150,7 +150,7 @@ def test_a_snapshot_is_of_the_moment_in_which_it_is_written_down():
     assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
 
 
-def test_a_snapshot_that_is_half_written_does_not_stop_the_join():
+def test_an_abandoned_snapshot_does_not_stop_the_join():
     join, left, right, found = filled("diner")
     values = join.snapshot()
     next(values)
@@ -162,7 +162,7 @@ def test_a_snapshot_that_is_half_written_does_not_stop_the_join():
     assert pairs_of(found) == expected(left.table, right.table, "l.k = r.k")
 
 
-def test_ordered_dictionaries_keep_their_order_over_a_snapshot():
+def test_ordered_dictionaries_keep_their_order_in_a_snapshot():
     sizes = pa.DictionaryArray.from_arrays(
         pa.array([2, 0, 1], pa.int8()), pa.array(["small", "middle", "large"]), ordered=True
     )

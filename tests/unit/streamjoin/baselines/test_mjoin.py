@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
+from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.baselines.mjoin import CoordinatedFlush, RandomFlush
-from adjoin.streamjoin.memory.retention import Keeping
 from tests.unit.streamjoin.manyway.relations import Tree, drain
 
 
@@ -20,25 +20,25 @@ def test_a_bucket_leaves_all_inputs_together():
             drain(join.push(tree.names[relation], tree.draw(relation, 100)))
         buckets = [
             {int(policy.partitions.of_key(blocks.reach_of(number)[0])) for number in range(len(blocks))}
-            for blocks in join._blocks
+            for blocks in join._storage.blocks
         ]
         assert buckets[0] == buckets[1] == buckets[2] == buckets[3]
         assert 0 < len(buckets[0]) < policy.partitions.count / 2
         drain(join.finish())
 
 
-def test_other_joins_lose_tuples_by_lot(monkeypatch):
-    """Neither the lowest nor the highest alone, nor those between: they lie anywhere among all."""
-    ranks, write = [], Keeping.write
+def test_other_joins_flush_pseudo_random_tuples(monkeypatch):
+    """Not only the lowest, the highest or the middle ones: they are spread over all keys."""
+    ranks, write = [], Storage.write
 
     def noted(self, leaving):
-        index = self._inputs[leaving.side].indexes[leaving.attribute]
+        index = self.inputs[leaving.side].indexes[leaving.attribute]
         among = np.sort(index.keys(index.all()))
         if leaving.entries.size > 20 and len(among) > 2 * leaving.entries.size:
             ranks.append(np.searchsorted(among, index.keys(leaving.entries)) / len(among))
-        write(self, leaving)
+        return write(self, leaving)
 
-    monkeypatch.setattr(Keeping, "write", noted)
+    monkeypatch.setattr(Storage, "write", noted)
     tree = Tree([0, 1], ["equality"] * 2, 5_000, 1)
     with tree.join("mjoin", seed=3) as join:
         assert isinstance(join._policy, RandomFlush)

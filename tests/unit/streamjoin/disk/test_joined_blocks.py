@@ -1,4 +1,4 @@
-"""The box and its odometer: every combination of blocks exactly once, however the disk parts grow."""
+"""The box and its odometer: every combination of blocks exactly once, however blocks are added."""
 
 import itertools
 
@@ -49,7 +49,7 @@ def test_every_combination_exactly_once(parents, most_outer, actions):
 
 
 def test_work_can_stop_after_one_inner_block():
-    """D-E3: the line that returns is lost in print."""
+    """D-E3: the return statement is missing in print."""
     world = World([0], most_outer=3)
     world.blocks = [7, 9]
     world.work(1)
@@ -57,7 +57,7 @@ def test_work_can_stop_after_one_inner_block():
 
 
 def test_blocks_of_the_inner_relation_alone_are_joined_too():
-    """D-E2: a role is changed where only the inner side has gained blocks; the paper's loop runs for ever."""
+    """D-E2: roles are swapped if only the inner side has gained blocks; the paper loops forever."""
     world = World([0], most_outer=9)
     world.blocks = [2, 2]
     world.work(99)
@@ -67,7 +67,7 @@ def test_blocks_of_the_inner_relation_alone_are_joined_too():
 
 
 def test_the_last_inner_block_is_joined():
-    """D-E1: the paper's comparison leaves it out, and never comes to an end."""
+    """D-E1: the paper's comparison omits it, and never terminates."""
     world = World([0], most_outer=1)
     world.blocks = [1, 1]
     world.work(99)
@@ -86,7 +86,7 @@ def test_a_chunk_grows_until_something_of_it_is_joined():
 
 
 class World:
-    """A box, and the combinations that it was told of."""
+    """A box, and the combinations that have been joined."""
 
     def __init__(self, parents, most_outer):
         self.graph = graph_of(parents)

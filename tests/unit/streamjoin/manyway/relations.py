@@ -11,10 +11,10 @@ import pyarrow as pa
 from adjoin import MINER, BudgetError, MJoin
 from adjoin.master.device import Cost
 from adjoin.operators.clock import SimulatedClock
-from adjoin.streamjoin.manyway.join import ManyInputJoin
+from adjoin.streamjoin.base.phases import SpillingJoin
 from tests.unit.streamjoin.inputs import tight
 
-JOINS: dict[str, Callable[..., ManyInputJoin]] = {"miner": MINER, "mjoin": MJoin}
+JOINS: dict[str, Callable[..., SpillingJoin]] = {"miner": MINER, "mjoin": MJoin}
 CONDITIONS = {
     "equality": "r{0}.k{1} = r{1}.k{0}",
     "band": "abs(r{0}.k{1} - r{1}.k{0}) <= 2",
@@ -116,12 +116,12 @@ class Tree:
         order = np.lexsort(columns)
         return pa.table({name: column[order] for name, column in zip(self.names, columns, strict=True)})
 
-    def join(self, name: str, *, is_tight: bool = True, **options: Any) -> ManyInputJoin:
+    def join(self, name: str, *, is_tight: bool = True, **options: Any) -> SpillingJoin:
         """Blocks of a page, hardly more memory than the least, on a simulated clock and disk."""
         join = self._join(name, **options)
         return tight(join) if is_tight else join
 
-    def _join(self, name: str, **options: Any) -> ManyInputJoin:
+    def _join(self, name: str, **options: Any) -> SpillingJoin:
         sizes = {"block_bytes": 4096, "clock": SimulatedClock(), "disk": Cost(8e-3, 4e-5)}
         sizes |= {"max_outer": 3} if name == "miner" else {}
         if "memory" in options:
@@ -135,5 +135,5 @@ class Tree:
 
 
 def drain(batches: Iterator[pa.RecordBatch]) -> int:
-    """Take all results; how many there are."""
+    """Consume all results; returns how many there are."""
     return sum(batch.num_rows for batch in batches)

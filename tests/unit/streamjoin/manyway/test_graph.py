@@ -27,7 +27,7 @@ def test_a_chain_and_its_paths():
     assert [number for number, _ in graph.path(1, [9, 1, 1, 1])] == [2, 3, 0]
 
 
-def test_every_relation_on_a_path_is_joined_with_one_before_it():
+def test_every_relation_on_a_path_is_joined_with_an_earlier_one():
     graph = JoinGraph(RELATIONS, ["r1.a = r2.a", "r1.b = r3.a", "r3.b = r4.a", "r5.a = r3.a"])
     for root in range(5):
         before = {root}
@@ -44,7 +44,7 @@ def test_several_equalities_are_one_key():
     assert edge.condition.columns(1) == ("b", "a")
 
 
-def test_edges_come_in_the_order_in_which_they_are_mentioned():
+def test_edges_have_the_order_in_which_they_are_mentioned():
     on = ["r1.a = r2.a", "abs(r2.b - r3.b) <= 2", "r4.a between r3.a and r3.b", "r2.b = r1.b"]
     graph = JoinGraph(some(4), on)
     assert [edge.ends for edge in graph.edges] == [(0, 1), (1, 2), (2, 3)]
@@ -52,13 +52,13 @@ def test_edges_come_in_the_order_in_which_they_are_mentioned():
     assert graph.edges[1].text == on[1]
 
 
-def test_equalities_are_all_kept_and_said_twice_are_one():
+def test_equalities_are_combined_without_duplicates():
     (edge,) = JoinGraph(some(2), ["r1.a = r2.b", "r1.b = r2.b", "r2.b = r1.a"]).edges
     assert edge.condition.columns(0) == ("a", "b")
     assert edge.condition.columns(1) == ("b", "b")
 
 
-def test_a_key_of_several_columns_is_one_in_any_order():
+def test_the_order_of_key_columns_does_not_matter():
     spec = ManyInputs(some(3), ["r1.a = r2.a", "r1.b = r2.b", "r2.b = r3.b", "r2.a = r3.a"])
     assert spec.has_one_key
 
@@ -69,12 +69,12 @@ def test_either_side_may_have_the_narrower_type():
         assert len(JoinGraph(relations, [on]).edges) == 1
 
 
-def test_names_that_are_no_words_are_quoted():
+def test_names_that_are_not_identifiers_are_quoted():
     graph = JoinGraph({"order-items": SCHEMA, "r2": SCHEMA}, ['"order-items"."c d" = r2.a'])
     assert graph.edges[0].ends == (0, 1)
 
 
-def test_attributes_with_the_same_keys_are_one():
+def test_conditions_with_the_same_keys_share_an_attribute():
     star = ManyInputs(some(4), ["r1.a = r2.a", "r2.a = r3.a", "r3.a = r4.a"])
     assert [len(edges) for edges in star.attributes] == [1, 1, 1, 1]
     assert star.has_one_key
@@ -102,16 +102,16 @@ def test_distances():
         (2, ["r1.a > r2.a"], "cannot be read"),
         (2, ["r1.a = r9.a"], "r9"),
         (2, ["r1.a = r1.b"], "with itself"),
-        (2, ["r1.a = r2.a", "abs(r1.b - r2.b) <= 1"], "only equalities add up"),
-        (2, ["abs(r2.b - r1.b) <= 1", "r1.a = r2.a"], "only equalities add up"),
-        (2, ["r1.a between r2.a and r2.b", "r2.a between r1.a and r1.b"], "only equalities add up"),
-        (3, ["r1.a = r2.a", "r2.b = r3.b", "r3.a = r1.b"], "circle"),
+        (2, ["r1.a = r2.a", "abs(r1.b - r2.b) <= 1"], "only equalities can be combined"),
+        (2, ["abs(r2.b - r1.b) <= 1", "r1.a = r2.a"], "only equalities can be combined"),
+        (2, ["r1.a between r2.a and r2.b", "r2.a between r1.a and r1.b"], "only equalities can be combined"),
+        (3, ["r1.a = r2.a", "r2.b = r3.b", "r3.a = r1.b"], "cycle"),
         (4, ["r1.a = r2.a", "r3.a = r4.a"], "r3, r4"),
-        (3, ["r1.a = r2.a"], "no condition leads from r1 to r3"),
+        (3, ["r1.a = r2.a"], "no condition connects r1 with r3"),
         (3, ["r1.a between r2.a and r3.a", "r1.a = r3.a"], "same relation"),
     ],
 )
-def test_what_is_no_tree_is_refused(count, on, words):
+def test_conditions_that_do_not_form_a_tree_are_refused(count, on, words):
     with pytest.raises(OptionError, match=words):
         JoinGraph(some(count), on)
 

@@ -1,4 +1,4 @@
-"""Joins of many streams: every result exactly once, whatever arrives when, in memory never exceeded."""
+"""Joins of many streams: every result exactly once, whatever arrives when, and memory is never exceeded."""
 
 import datetime
 import decimal
@@ -49,7 +49,7 @@ def trees(draw, most=6):
 
 
 def arrivals(most_rows):
-    """Rows of one relation, a pause, its end, in any order; of ten cases nine fill the memory first."""
+    """Rows of one relation, a pause, its end, in any order; nine cases out of ten fill the memory first."""
     amounts = st.one_of(st.integers(0, most_rows), st.just(most_rows))
     rows = st.tuples(st.just("rows"), st.integers(0, 99), amounts)
     pause = st.tuples(st.just("pause"), st.just(0), st.sampled_from([0.01, 0.3, 1.0]))
@@ -70,7 +70,7 @@ def test_every_result_comes_exactly_once(name, is_restored, tree, items):
 
 
 def check_every_result(name, is_restored, tree, items, *, is_tight):
-    """Also where the operator is written down after every third batch, and another one goes on."""
+    """Also where a new operator continues from a snapshot after every third batch."""
     found: list[Any] = []
     join = tree.join(name, is_tight=is_tight)
     ended = set()
@@ -101,7 +101,7 @@ def check_every_result(name, is_restored, tree, items, *, is_tight):
 @EACH
 @SHAPES
 def test_results_come_in_all_phases(name, parents, has_one_key):
-    """But for six relations: what is in memory of all of them at a time has a result too rarely."""
+    """Except for six relations: their tuples in memory match too rarely."""
     tree = Tree(parents, ["equality"] * len(parents), 1_500, 1, has_one_key)
     found: list[Any] = []
     with tree.join(name) as join:
@@ -187,7 +187,7 @@ def test_a_relation_without_rows(name):
     ("call", "number", "complaint"),
     [("pwrite", errno.ENOSPC, "make room"), ("preadv", errno.EIO, "cannot read")],
 )
-def test_what_the_disk_refuses_is_said_and_nothing_is_lost(name, call, number, complaint, monkeypatch):
+def test_disk_errors_are_reported_and_nothing_is_lost(name, call, number, complaint, monkeypatch):
     tree = Tree(CHAIN, ["equality"] * 3, 700, 1)
     disk = Refusals(monkeypatch, call, number, calls=600)
     with tree.join(name) as join:
@@ -207,7 +207,7 @@ def test_a_damaged_block_is_found(name):
     with tree.join(name) as join:
         for relation in range(4):
             drain(join.push(tree.names[relation], tree.draw(relation, 2_000)))
-        os.pwrite(join._files[0]._file.fileno(), b"\x55" * 64, 700)
+        os.pwrite(join._storage.files[0]._file.fileno(), b"\x55" * 64, 700)
         with pytest.raises(CorruptionError, match="damaged"):
             list(join.finish())
 
@@ -224,7 +224,7 @@ KEYS: dict[str, tuple[pa.DataType, Any]] = {
 @EACH
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_kind(name, kind):
-    """Two columns make the key of the second condition; nested columns pass by."""
+    """The key of the second condition has two columns; other columns are nested."""
     type_, made = KEYS[kind]
     random = np.random.default_rng(1)
     relations: dict[str, pa.Table] = {}
@@ -276,7 +276,7 @@ def test_a_column_may_be_in_a_key_twice(name):
 
 
 @EACH
-def test_a_pause_after_a_finish_that_failed_repeats_nothing(name, monkeypatch):
+def test_a_pause_after_a_failed_finish_repeats_nothing(name, monkeypatch):
     tree = Tree(CHAIN, ["equality"] * 3, 300, 1)
     found: list[Any] = []
     calls, real = itertools.count(), os.preadv
@@ -310,7 +310,7 @@ def test_a_snapshot_of_another_join_is_refused():
 
 
 @pytest.mark.parametrize("length", [3_400, 3_580])
-def test_rows_that_hardly_fit_a_block(length):
+def test_rows_that_barely_fit_in_a_block(length):
     schema = pa.schema([("k", pa.int64()), ("text", pa.string())])
     batch = pa.record_batch(
         {"k": np.arange(24) % 12, "text": ["x" * (length if at % 3 else 40) for at in range(24)]}
@@ -331,7 +331,7 @@ def test_rows_that_hardly_fit_a_block(length):
 
 @EACH
 def test_many_narrow_inputs_leave_in_time(name):
-    """Rows of one size leave holes, which are noted until other rows are in them."""
+    """Rows of one size leave holes, which take memory until other rows fill them."""
     schema = pa.schema([("k", pa.int64()), ("n", pa.int64())])
     relations = {f"r{number}": schema for number in range(6)}
     on = [f"r0.k = r{number}.k" for number in range(1, 6)]

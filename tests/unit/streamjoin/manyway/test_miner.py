@@ -1,4 +1,4 @@
-"""MINER: what the paper says of it, and its mistakes mended."""
+"""MINER: what the paper says about it, with its errors corrected."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ import pytest
 from adjoin import DINER, MINER, Pause
 from adjoin.master.device import Cost
 from adjoin.operators.clock import SimulatedClock
+from adjoin.streamjoin.base.three_regions import ThreeRegions
 from adjoin.streamjoin.manyway.graph import JoinGraph
-from adjoin.streamjoin.manyway.probe_order import ProbeOrder
-from adjoin.streamjoin.memory.three_regions import ThreeRegions
+from adjoin.streamjoin.manyway.matching import ProbeOrder
 from tests.unit.streamjoin.manyway.relations import Tree, drain
 
 CHAIN = [0, 1, 2]
@@ -21,7 +21,7 @@ def chain(keys=300, kinds="equality"):
     return Tree(CHAIN, [kinds] * 3, keys, 1)
 
 
-def test_the_most_selective_condition_is_asked_first():
+def test_the_most_selective_condition_is_probed_first():
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     graph = JoinGraph(
         dict.fromkeys(("r1", "r2", "r3", "r4"), schema), ["r1.a = r2.a", "r2.b = r3.b", "r3.a = r4.a"]
@@ -30,14 +30,14 @@ def test_the_most_selective_condition_is_asked_first():
     for edge, matches in zip(graph.edges, (20, 10, 30), strict=True):
         order.note(edge, 100, 100, matches)
     asked = [1]
-    while len(asked) < 4:  # as in the paper: a row of r2 asks r3, then r1, then r4
+    while len(asked) < 4:  # as in the paper: a row of r2 probes r3, then r1, then r4
         edge, bound = order.next(asked)
         assert bound in asked
         asked.append(edge.other(bound))
     assert asked == [1, 2, 0, 3]
 
 
-def test_what_is_known_of_selectivities_fades_slowly():
+def test_selectivities_fade_slowly():
     """D-E12: zeroed at every flush, they would say nothing for a while."""
     tree = chain()
     with tree.join("miner") as join:
@@ -48,19 +48,20 @@ def test_what_is_known_of_selectivities_fades_slowly():
         assert all(0.3 / 300 < each < 3 / 300 for each in join.metrics()["selectivities"].values())
 
 
-def test_a_row_stops_at_the_first_relation_that_has_nothing_for_it():
+def test_a_row_stops_at_the_first_relation_without_a_match():
     tree = chain()
     with tree.join("miner") as join:
         for relation in (1, 2, 3):
             drain(join.push(tree.names[relation], tree.draw(relation, 100)))
-        before = join._order.to_json()
-        # Rows of r0 ask r1, those with a match r2, and those with another one r3.
+        before = join._tuple_join.order.to_json()
+        # Rows of r0 probe r1, those with a match r2, and those with another match r3.
         drain(join.push("r0", tree.draw(0, 100)))
-        pairs = [after[0] - known[0] for after, known in zip(join._order.to_json(), before, strict=True)]
+        after = join._tuple_join.order.to_json()
+        pairs = [now[0] - known[0] for now, known in zip(after, before, strict=True)]
     assert pairs[0] > pairs[1] > pairs[2] >= 0
 
 
-def test_nobody_is_asked_while_a_relation_has_no_tuples():
+def test_nothing_is_probed_while_a_relation_has_no_tuples():
     tree = chain()
     with tree.join("miner") as join:
         for relation in (1, 2, 0):
@@ -68,8 +69,8 @@ def test_nobody_is_asked_while_a_relation_has_no_tuples():
         assert set(join.metrics()["selectivities"].values()) == {0.0}
 
 
-def test_regions_count_final_results_alone():
-    """Footnote 2 of the paper: partial results say nothing about what a tuple brings."""
+def test_regions_count_only_final_results():
+    """Footnote 2 of the paper: partial results say nothing about how useful a tuple is."""
     tree = chain(keys=20)
     with tree.join("miner") as join:
         policy = join._policy
@@ -90,12 +91,12 @@ def test_the_largest_relation_loses_tuples_and_all_its_indexes_agree():
             drain(join.push(tree.names[relation], tree.draw(relation, 200)))
         drain(join.push("r1", tree.draw(1, 4_000)))
         join.check_invariants()  # every index of a relation has the same places
-        on_disk = [blocks.rows for blocks in join._blocks]
+        on_disk = [blocks.rows for blocks in join._storage.blocks]
         assert on_disk[1] > 1_000
         assert on_disk[0] == on_disk[2] == on_disk[3] == 0
 
 
-def test_the_last_input_that_goes_on_loses_its_tuples_first():
+def test_the_last_input_that_continues_loses_its_tuples_first():
     """D-E14, for many inputs: although another one has more of them."""
     tree = chain(keys=5_000)
     with tree.join("miner", memory="500KB") as join:
@@ -104,18 +105,19 @@ def test_the_last_input_that_goes_on_loses_its_tuples_first():
             join.end(tree.names[relation])
         assert join.metrics()["blocks_flushed"] == 0
         found = [batch for _ in range(60) for batch in join.push("r3", tree.draw(3, 50))]
-        assert join._blocks[3].rows > 0
-        assert [blocks.rows for blocks in join._blocks[:3]] == [0, 0, 0]
+        assert join._storage.blocks[3].rows > 0
+        assert [blocks.rows for blocks in join._storage.blocks[:3]] == [0, 0, 0]
         found += list(join.finish())
     assert tree.found(found) == tree.expected()
 
 
 def same_room_for_tuples(tree, memory, sizes):
-    """What MINER must have, as it sets aside more."""
+    """The memory that MINER needs, since it sets more aside."""
 
     def set_aside(join):
         with join:
-            return join._sizes.reading_bytes + join._sizes.all_notes_bytes + join._sizes.work_bytes
+            sizes = join._storage.sizes
+            return sizes.reactive_bytes + sizes.all_notes_bytes + sizes.work_bytes
 
     left, right = tree.schema(0), tree.schema(1)
     room = memory - set_aside(DINER(left, right, {"k1": "k0"}, memory, **sizes))
@@ -132,7 +134,7 @@ def test_two_inputs_behave_as_with_diner(kind):
     left, right = tree.schema(0), tree.schema(1)
     memory = same_room_for_tuples(tree, 250_000, sizes)
     batches = [(side, tree.draw(side, 200)) for _ in range(15) for side in (0, 1)]
-    within = {} if kind == "equality" else {"within": 2}
+    within: dict[str, Any] = {} if kind == "equality" else {"within": 2}
     results = []
     for join, names in (
         (
@@ -178,7 +180,7 @@ def test_a_reactive_phase_hands_over_after_one_block(most_new, is_tight):
         assert most_new < join.metrics()["input_buffer_rows_at_handover_max"] <= most_new + 10
 
 
-def test_index_bytes_are_told():
+def test_metrics_report_index_bytes():
     tree = chain()
     with tree.join("miner") as join:
         drain(join.push("r1", tree.draw(1, 100)))

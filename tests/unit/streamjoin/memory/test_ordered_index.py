@@ -31,7 +31,7 @@ def sorted_arrays(some: list[tuple[int, int]], are_points: bool) -> tuple[Any, A
 
 @pytest.mark.parametrize("are_points", [True, False])
 @given(actions=actions)
-def test_it_finds_what_a_list_finds_and_gives_up_what_it_is_asked_for(actions, are_points):
+def test_it_finds_and_removes_what_a_list_does(actions, are_points):
     index = OrderedIndex(are_points=are_points)
     model: dict[int, tuple[int, int]] = {}
     number = 0
@@ -77,7 +77,7 @@ def _take(index: OrderedIndex, model: dict[int, tuple[int, int]], action: str, c
         del model[one]
 
 
-def test_the_clock_spares_what_was_joined_once():
+def test_the_clock_spares_a_joined_tuple_once():
     index = OrderedIndex(are_points=True)
     low = np.arange(10)
     index.add(low, low, low)
@@ -91,7 +91,7 @@ def test_the_clock_spares_what_was_joined_once():
     assert second.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_the_clock_leaves_what_lies_outside_alone():
+def test_the_clock_ignores_tuples_outside_its_range():
     index = OrderedIndex(are_points=True)
     low = np.arange(10)
     index.add(low, low, low)

@@ -45,7 +45,7 @@ actions = st.lists(
 @pytest.mark.parametrize("is_fixed", [True, False])
 @given(data=st.data(), seed=st.integers(0, 999), items=actions)
 @settings(max_examples=40)
-def test_rows_are_where_they_were_put(is_fixed, data, seed, items):
+def test_rows_stay_at_their_places(is_fixed, data, seed, items):
     types = data.draw(st.lists(st.sampled_from(FIXED), min_size=1, max_size=4))
     types += [] if is_fixed else [data.draw(st.sampled_from(VARYING))]
     schema = pa.schema([(f"c{number}", type_) for number, type_ in enumerate(types)])
@@ -102,7 +102,7 @@ def test_rows_of_one_size_take_the_holes_of_others():
         assert store.held_bytes == held_bytes
 
 
-def test_a_slot_is_filled_almost_to_its_end():
+def test_a_slot_is_filled_almost_completely():
     schema = pa.schema([("key", pa.int64()), ("text", pa.binary(92))])
     store = row_store(schema, 100, SLOT_BYTES)
     rows = drawn(schema, 40, np.random.default_rng(1), 0.0)

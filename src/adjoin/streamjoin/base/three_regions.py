@@ -1,4 +1,4 @@
-"""The flush policy of DINER and MINER: three regions of keys of each join attribute, and what each brings."""
+"""The flush policy of DINER and MINER: three regions of keys per join attribute (Algorithms 2 and 3)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.memory.flush_policy import FlushPolicy, Leaving, Shortage
+from adjoin.streamjoin.base.parts import FlushPolicy, Leaving, Shortage
 from adjoin.streamjoin.memory.ordered_index import Entries, OrderedIndex
-from adjoin.streamjoin.memory.tuples import Keys, Tuples
+from adjoin.streamjoin.memory.tuples import KeyIntervals, MemoryTuples
 
 UPPER, LOWER, MIDDLE = 0, 1, 2
-"""In the order in which equal ones go."""
+"""In the order in which ties are broken."""
 _LEAST_BLOCKS = 4
-"""With fewer tuples than so many blocks have, all is middle."""
+"""With fewer tuples than this many blocks hold, all belong to the middle."""
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @dataclass
-class Regions:
-    """The regions of one join attribute: keys up to `lower`, keys from `upper` on, and those between.
+class RegionStatistics:
+    """Statistics of one join attribute: keys up to `lower`, keys from `upper` on, and those between.
 
     Attributes:
-        lower: The greatest key of the lower region; None while there is none.
-        upper: The least key of the upper region; None while there is none.
+        lower: The greatest key of the lower region (LastLwVal); None while there is none.
+        upper: The least key of the upper region (LastUpVal); None while there is none.
         joins: Matches in each region since the last flush of this input.
         tuples: Tuples in memory in each region.
     """
@@ -42,9 +42,9 @@ class Regions:
 
     @property
     def least_useful(self) -> int:
-        """The region, of those with tuples, that has the fewest joins for each of them.
+        """The region with the fewest joins per tuple, of those that have tuples.
 
-        Where there were no joins all are alike: the paper flushes the upper one, here the clock sweeps.
+        Without any joins all are equal: the paper flushes the upper region, here the clock sweeps the middle.
         """
         if self.tuples[MIDDLE] and not self.joins.any():
             return MIDDLE
@@ -52,15 +52,15 @@ class Regions:
 
     @property
     def least_benefit(self) -> float:
-        """How many joins that one has for each of its tuples."""
+        """The joins per tuple of that region."""
         return float(self._benefits().min())
 
     def _benefits(self) -> Array:
         benefits: Array = np.where(self.tuples > 0, self.joins / np.maximum(self.tuples, 1), np.inf)
         return benefits
 
-    def begin_anew(self, least: int, greatest: int, block: int, index: OrderedIndex) -> None:
-        """After a block of tuples with keys between these has left; the index has the others."""
+    def reset(self, least: int, greatest: int, block: int, index: OrderedIndex) -> None:
+        """A block of tuples with keys from `least` to `greatest` has left; the index has the others."""
         self.joins[:] = 0
         if len(index) < _LEAST_BLOCKS * block:
             self.lower = self.upper = None
@@ -76,17 +76,17 @@ class Regions:
         self.tuples[:] = above, below, len(index) - above - below
 
     def to_json(self) -> dict[str, Any]:
-        """All there is to know."""
+        """The state for a snapshot."""
         counts = {"joins": self.joins.tolist(), "tuples": self.tuples.tolist()}
         return {"lower": self.lower, "upper": self.upper, **counts}
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> "Regions":
-        """The regions of which `to_json` said this."""
+    def from_json(cls, saved: dict[str, Any]) -> "RegionStatistics":
+        """The statistics from the state that `to_json` returned."""
         return cls(saved["lower"], saved["upper"], np.array(saved["joins"]), np.array(saved["tuples"]))
 
     def check_invariants(self, index: OrderedIndex) -> None:
-        """Raise AssertionError if they overlap, or do not count what is in them."""
+        """Raise AssertionError if regions overlap, or counts are wrong."""
         if self.lower is not None and self.upper is not None:
             assert self.lower < self.upper
         _, low, _ = index.places(index.all())
@@ -96,30 +96,32 @@ class Regions:
 
 
 class ThreeRegions(FlushPolicy):
-    """Flushes the least useful region of the input that has most tuples in memory.
+    """Flushes the least useful region of the input that has the most tuples in memory.
 
-    Every join attribute of an input has its own three regions. Of the outer ones the outermost tuples go; the
-    middle is swept by a clock that spares tuples with a match since it passed. All is middle at first. After
-    an outer region was flushed, or where it is empty, its bound is set so that it holds about a block of
-    tuples.
+    Every join attribute of an input has its own three regions. From the upper and the lower region the
+    outermost tuples leave; the middle is swept by a clock that spares tuples with a match since it last
+    passed. At first everything is middle. After the upper or the lower region was flushed, or if it is empty,
+    its bound is moved so that it holds about a block of tuples.
 
     Args:
         attributes: How many join attributes each input has.
-        seed: Where the clock begins is random.
+        seed: Of the pseudo-random start of the clock.
     """
 
+    credits_matches = True
+
     def __init__(self, attributes: Sequence[int] = (1, 1), seed: int = 0) -> None:
-        self.regions = [[Regions() for _ in range(count)] for count in attributes]
+        self.regions = [[RegionStatistics() for _ in range(count)] for count in attributes]
         self._random = np.random.default_rng(seed)
         self._has_begun = [[False] * count for count in attributes]
 
     def joined(self, side: int, low: Array, attribute: int = 0) -> None:
-        """Each is credited in its own region."""
+        """Credit each match to the region of the tuple."""
         regions = self.regions[side][attribute]
         regions.joins += regions.count(low)
 
-    def added(self, side: int, keys: Keys) -> None:
-        """Count them in their regions."""
+    def added(self, side: int, keys: KeyIntervals) -> None:
+        """Count the tuples in their regions."""
         for regions, (low, _) in zip(self.regions[side], keys, strict=True):
             regions.tuples += regions.count(low)
 
@@ -137,7 +139,7 @@ class ThreeRegions(FlushPolicy):
         count = min(shortage.rows[side], int(regions.tuples[region]))
         yield Leaving(side, self._of_region(index, regions, region, count), attribute)
 
-    def _of_region(self, index: OrderedIndex, regions: Regions, region: int, count: int) -> Entries:
+    def _of_region(self, index: OrderedIndex, regions: RegionStatistics, region: int, count: int) -> Entries:
         if region == UPPER:
             return index.highest(count)
         if region == LOWER:
@@ -146,19 +148,19 @@ class ThreeRegions(FlushPolicy):
         last = _GREATEST if regions.upper is None else regions.upper - 1
         return index.coldest(count, first, last)
 
-    def flushed(self, side: int, low: Sequence[Array], tuples: Tuples) -> None:
-        """Begin to count anew, and set the bounds of regions that lost their tuples."""
+    def flushed(self, side: int, low: Sequence[Array], tuples: MemoryTuples) -> None:
+        """Reset the counts, and move the bounds of regions that lost their tuples."""
         for regions, keys, index in zip(self.regions[side], low, tuples.indexes, strict=True):
-            regions.begin_anew(int(keys.min()), int(keys.max()), len(keys), index)
+            regions.reset(int(keys.min()), int(keys.max()), len(keys), index)
 
-    def check_invariants(self, inputs: Sequence[Tuples]) -> None:
-        """Raise AssertionError if regions overlap, or do not count what is in them."""
+    def check_invariants(self, inputs: Sequence[MemoryTuples]) -> None:
+        """Raise AssertionError if regions overlap, or counts are wrong."""
         for of_input, tuples in zip(self.regions, inputs, strict=True):
             for regions, index in zip(of_input, tuples.indexes, strict=True):
                 regions.check_invariants(index)
 
     def to_json(self) -> dict[str, Any]:
-        """What must be known to go on."""
+        """The state for a snapshot."""
         regions = [[regions.to_json() for regions in of_input] for of_input in self.regions]
         return {
             "regions": regions,
@@ -167,7 +169,9 @@ class ThreeRegions(FlushPolicy):
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `to_json` said."""
+        """Continue from the state that `to_json` returned."""
         self._has_begun = saved["has_begun"]
         self._random.bit_generator.state = saved["random"]
-        self.regions = [[Regions.from_json(each) for each in of_input] for of_input in saved["regions"]]
+        self.regions = [
+            [RegionStatistics.from_json(each) for each in of_input] for of_input in saved["regions"]
+        ]

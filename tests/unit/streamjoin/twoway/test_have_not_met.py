@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.disk.pair_join import have_not_met
+from adjoin.streamjoin.twoway.pair_join import have_not_met
 
 NEVER = 2**62
 

@@ -1,4 +1,4 @@
-"""Results: rows of one input beside those of the other."""
+"""Result batches of two inputs: rows of one, each joined with a tuple of the other."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -12,17 +12,16 @@ from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Column, Places
 from adjoin.memory.row_slots import RowSlots
 from adjoin.operators.portions import portions
-from adjoin.streamjoin.base.condition import LEFT
-from adjoin.streamjoin.base.spec import TwoInputs
+from adjoin.streamjoin.base.spec import LEFT, TwoInputs
 
 
-class Results:
+class ResultBuilder:
     """Builds result batches of limited size.
 
     Args:
         spec: The join.
-        slots: Where the tuples of each input lie.
-        limit_bytes: Size of a batch, unless a single row is larger.
+        slots: The slots with the tuples of each input.
+        limit_bytes: Maximum size of a batch, unless a single row is larger.
     """
 
     def __init__(self, spec: TwoInputs, slots: Sequence[RowSlots], limit_bytes: int) -> None:
@@ -34,13 +33,20 @@ class Results:
         """Tuples of a side at these places in its slots."""
         return InSlots(self._slots[side], places)
 
-    def beside(
+    def pairs(
         self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
     ) -> Iterator[tuple[pa.RecordBatch, Array]]:
-        """Rows of a batch, of these sizes, each beside its tuple of the other input.
+        """Rows of a batch, each joined with its tuple of the other input.
+
+        Args:
+            side: The side of the batch.
+            batch: The batch.
+            sizes: Bytes of each of its rows.
+            rows: Its row in each pair.
+            others: The other tuple of each pair.
 
         Returns:
-            Results, and which of the pairs they are.
+            Results, and which of the pairs they are: rows whose keys only have equal hashes are left out.
         """
         chosen = np.arange(len(rows))
         if self._spec.condition.verifies:
@@ -59,7 +65,7 @@ class Results:
     def _are_same(
         self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
     ) -> Array:
-        """Whether keys are the same whose hashes are; keys can be long, so they are compared in portions."""
+        """Whether keys with equal hashes are equal; keys can be long, so they are compared in portions."""
         mine = [batch.column(name) for name in self._spec.condition.columns(side)]
         keys = pa.RecordBatch.from_arrays(mine, names=[str(number) for number in range(len(mine))])
         names = self._spec.condition.columns(1 - side)
@@ -72,7 +78,7 @@ class Results:
 
 
 class Others(Protocol):
-    """Tuples of the other input, one for each pair."""
+    """Tuples of the other input, one per pair."""
 
     def chosen(self, pairs: Array) -> "Others":
         """Those of these pairs."""
@@ -114,7 +120,7 @@ class InSlots:
 
 
 class InBatch:
-    """Tuples that are rows of a batch."""
+    """Tuples given as rows of a batch."""
 
     def __init__(self, batch: pa.RecordBatch, sizes: Array | int, rows: Array) -> None:
         self._batch = batch
@@ -136,6 +142,6 @@ class InBatch:
 
 
 def sizes_of(batch: pa.RecordBatch) -> Array | int:
-    """Bytes of each row of a batch, or of every one where all take the same."""
+    """Bytes of each row of a batch; one number if all rows have the same size."""
     sizes = row_sizes.sizes_of(batch)
     return sizes if sizes is not None else row_sizes.fixed_row_bytes(batch.schema)

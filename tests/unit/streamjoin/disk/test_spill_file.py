@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from adjoin import CorruptionError, StorageError
-from adjoin.streamjoin.disk.block_directory import CHUNK_ENTRIES, ENTRY, Directory
-from adjoin.streamjoin.disk.spill_file import SpillFile
+from adjoin.streamjoin.disk.spill_file import CHUNK_ENTRIES, ENTRY, Directory, SpillFile
 
 
 def entry(number: int) -> Any:
@@ -52,7 +51,7 @@ def test_entries_are_those_of_a_list(count, most_chunks):
     directory.close()
 
 
-def test_a_disk_that_refuses_changes_nothing(monkeypatch):
+def test_a_failing_disk_changes_nothing(monkeypatch):
     directory, entries = filled(3 * CHUNK_ENTRIES)
 
     def refused(*_: Any) -> int:

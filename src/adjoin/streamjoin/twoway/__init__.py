@@ -1,0 +1,1 @@
+"""Joins of two inputs: what DINER and most baselines share."""
