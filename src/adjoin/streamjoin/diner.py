@@ -33,11 +33,11 @@ class DINER(SpillingJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
-        seed: The clock starts at a pseudo-random position.
+        seed: Seed of the pseudo-random position at which the clock starts.
         within: Band join: right key between left key - within and left key + within.
         between: Range join: right key between these two left columns; `on` names the right key.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results, in the order of all of them; all by default.
+        columns: Columns to keep in the results, whose order does not change; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Example:
@@ -51,7 +51,7 @@ class DINER(SpillingJoin):
 
     Cost:
         Time O(log n) to find the matches of a row among n in memory; the cleanup phase reads the blocks of
-        one input once for every memory full of blocks of the other.
+        one input at most once for each time that it fills the memory with blocks of the other.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on
@@ -76,18 +76,18 @@ class DINER(SpillingJoin):
         ============ ===================================== ================================
 
     Departures:
-        - Rows come in batches: those of a batch are joined with what is in memory when it arrives, then kept.
+        - Rows come in batches: those of a batch are joined with the tuples in memory, and only then kept.
         - A moment is a number that only grows, and all tuples of a block leave at the same one, so that
           ties cannot hide or repeat a pair.
-        - Roles are swapped at the top of the loop over blocks, and the last inner block is joined (algorithm
-          4, lines 14 to 20).
+        - Inputs swap roles at the top of the loop over blocks, and the last inner block is joined, too
+          (Algorithm 4, lines 14 to 20).
         - Before the cleanup phase all tuples in memory are written, since those of the two inputs may not
           have met.
         - Matches are credited one by one, to the region of each of the two tuples.
         - Where no tuple had a match since the last flush, the clock sweeps the middle; the upper region,
           which the paper flushes then, holds the latest tuples if keys grow over time.
         - Once an input has ended, tuples of the other leave first: no arrival will probe them.
-        - Blocks whose keys are too far apart are not read.
+        - An inner block that cannot match the outer blocks, by its range of keys, is not read.
     """
 
     def __init__(

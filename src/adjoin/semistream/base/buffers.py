@@ -43,7 +43,7 @@ class Rows:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that these rows take while they wait, plus what joining parts takes for a moment.
+        """Bytes that these rows take while they are pending, plus what joining parts takes for a moment.
 
         The latter is the widest column or the keys, and all other states. A column without nulls counts the
         bitmap that it gets when it is joined with one that has nulls.

@@ -42,7 +42,7 @@ class SemiStreamOperator(Operator):
 
     @abstractmethod
     def offer(self, batch: pa.RecordBatch) -> bool:
-        """Put rows into the input buffer; False if there is no room.
+        """Put rows into the input buffer; returns False if there is no room.
 
         Unlike `push`, this can be called while results are being consumed. Rows in the input buffer take at
         most half of the memory that rows can have; the other half is for pending rows. Nothing is taken once

@@ -18,9 +18,9 @@ from adjoin.semistream.pages.resident import ResidentPages
 _STATE_BYTES = 96
 """An upper bound for the state of one row, in the input buffer and pending."""
 _COPIES = 4
-"""Of a row: in the input buffer, pending, and one more each while it is moved."""
+"""Copies of a row: one in the input buffer and one pending, each with another while it is moved."""
 _ROW_SHARE = 2
-"""One row may take the memory of rows divided by this."""
+"""A single row may take the memory of rows divided by this."""
 _COLUMN_BYTES = 32
 """Overhead of a column, for its buffers."""
 
@@ -36,7 +36,7 @@ class Intake:
         pages: The resident pages, some of which are evicted when rows need the room.
         budget: The operator's budget; this class keeps its account "input".
         clock: Tells the time.
-        room: The memory of the queue in which rows wait; None if pending rows take whatever is free.
+        room: The memory of the queue of pending rows; None if these take whatever is free.
         due: When each row of a batch that arrives now must be answered; by default at any time.
 
     Attributes:
@@ -73,7 +73,7 @@ class Intake:
 
     @property
     def is_large(self) -> bool:
-        """Whether the rows must be looked up now to find room if all of them become pending."""
+        """Whether the rows must be looked up now, since more would not fit if all of them became pending."""
         return _buffer_bytes(self._buffer.bytes // 2, self.rows) > self._pages.split.stream_bytes // 4
 
     def largest_row_bytes(self, columns: int) -> int:
@@ -109,7 +109,7 @@ class Intake:
                 size = min(2 * size, split.step_rows)
 
     def put(self, batch: pa.RecordBatch) -> bool:
-        """Add rows to the input buffer, evicting pages for them; False if there is no room."""
+        """Add rows to the input buffer, evicting pages for them; returns False if there is no room."""
         now = self._clock.now()
         arrived = Arrivals(compact(batch), now, self._due(batch, now))
         is_first = self.rows + batch.num_rows == 1
@@ -155,5 +155,5 @@ class Intake:
 
 
 def _buffer_bytes(stream_bytes: int, rows: int) -> int:
-    """What rows take in the input buffer, and pending if all of them have to wait."""
+    """What rows take in the input buffer, and later if all of them become pending."""
     return _COPIES * stream_bytes + _STATE_BYTES * rows

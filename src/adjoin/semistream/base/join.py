@@ -70,7 +70,7 @@ def make_parts(
         clock: See `SSIJ`.
         pages: See `SSIJ`.
         shared_index: See `SSIJ`.
-        kind: Of the operator; only those of the same kind use each other's pages.
+        kind: The kind of operator; only operators of the same kind use each other's pages.
         landing: Chooses how many pages are read at a time.
     """
     arguments.flag("shared_index", shared_index)
@@ -118,10 +118,10 @@ class Algorithm(Protocol):
         """Rows have arrived: run the phases whose time has come."""
 
     def online_phase(self) -> Iterator[pa.RecordBatch]:
-        """Take rows from the input buffer and answer those that can be answered now; the others wait."""
+        """Answer rows of the input buffer that can be answered now; the others become pending."""
 
     def join_phase(self) -> Iterator[pa.RecordBatch]:
-        """Read pages, and answer rows that wait for them."""
+        """Read pages, and answer the pending rows that need them."""
 
     def metrics(self) -> dict[str, Any]:
         """The counters that only this algorithm has."""
@@ -136,8 +136,8 @@ class SemiStreamJoin(SemiStreamOperator):
     What fits: a memory that the constructor accepts is enough for streams of any length, skew and order, as
     long as every stream row fits. A row takes the bytes of its values, 4 more for each string, binary or list
     (8 for large ones) and a bit for each nullable value; `metrics()["largest_row_bytes"]` says how many it
-    may take: an eighth of what rows can have at all, which is 2 % of the memory or more. A batch with a
-    larger row is refused as a whole with a `BudgetError` that names the memory that is enough; the join
+    may take: an eighth of the memory that rows can have, or 2 % of the whole memory at least. A batch with
+    a larger row is refused as a whole with a `BudgetError` that names the memory that is enough; the join
     continues without it. Master rows of any size fit once the constructor has accepted the memory.
 
     Args:
@@ -277,7 +277,7 @@ class SemiStreamJoin(SemiStreamOperator):
             yield from self._algorithm.pending()
 
     def _make_room(self, row_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Answer rows, so that others find room."""
+        """Answer rows, so that there is room for others."""
         if self._algorithm.rows_pending:
             yield from self._algorithm.join_phase()
         elif self._intake.rows:

@@ -26,8 +26,8 @@ class Needs:
     Attributes:
         row: The row of each pair.
         page: Its page.
-        is_swept: Whether all pairs are of one row that matches more pages than can be noted: it does not
-            wait, its pages are read at once.
+        is_swept: Whether all pairs belong to one row that matches too many pages to become pending: these
+            are read at once.
     """
 
     row: Array
@@ -139,9 +139,9 @@ class Lookup:
 
 
 def most_pairs(pages: ResidentPages, pair_bytes: int) -> int:
-    """Pairs handled at a time, of which each takes this many bytes when its row becomes pending.
+    """How many pairs are handled at a time, given the bytes of a pair whose row becomes pending.
 
-    They fit into the memory of a step, and into that of pending rows.
+    That many fit into the memory of a step, and into that of pending rows.
     """
     split = pages.split
     return max(1, min(split.step_rows, split.stream_bytes // 4 // pair_bytes))

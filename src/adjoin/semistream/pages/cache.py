@@ -84,7 +84,7 @@ class PageCache:
         """The slot of each of these pages, or ABSENT.
 
         Raises:
-            CorruptionError: Somebody has written to the memory that says so.
+            CorruptionError: Another process has overwritten this in shared memory.
         """
         slots: Array = np.empty(len(pages), np.int32)
         if not find_slots(self._slot_of_page, self._page_of_slot, pages, slots):

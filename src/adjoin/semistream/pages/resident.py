@@ -37,7 +37,7 @@ _ALIKE = 1.5
 
 
 class Borrower(Protocol):
-    """Somebody with memory of the budget that the operator can ask back."""
+    """A holder of memory lent from the budget, which the operator can ask back."""
 
     def give_way(self, lacking_bytes: int) -> None:
         """Give this many bytes back, or everything if that is less."""
@@ -65,12 +65,12 @@ class ResidentPages:
         shared_index: Use the master's own index, which this operator does not account for, instead of a
             copy.
         landing: Chooses how many pages are read at a time.
-        kind: Of the operator; only those of the same kind use each other's pages.
+        kind: The kind of operator; only operators of the same kind use each other's pages.
 
     Attributes:
         pinned_slots: Slots of the cache that are not given up for anything else.
         observer: Is told which rows are joined.
-        borrower: Has memory of the budget that can be asked back.
+        borrower: Has been lent memory that can be asked back.
     """
 
     def __init__(
@@ -212,8 +212,8 @@ class ResidentPages:
     def spread(self) -> None:
         """Let the cache have all memory that is free now.
 
-        Where memory is a file, only what has never been needed for rows: to take the rest and to give it back
-        with every batch would change the file each time, after which every page is verified again.
+        Where memory is a file, it only gets what rows have never needed: taking the rest and giving it back
+        with every batch would change the file each time, and then every page has to be verified again.
         """
         before_bytes = self._budget.free_bytes
         free_bytes = min(before_bytes, self._least_free_bytes) if self._memory.outlives else before_bytes

@@ -34,7 +34,7 @@ class Landing:
 
 @dataclass(frozen=True)
 class LandingRoom:
-    """What a landing is chosen by.
+    """What a landing rule decides by.
 
     Attributes:
         bytes: Memory that rows, pages and work share.
@@ -60,7 +60,7 @@ def two_waves(room: LandingRoom) -> Landing:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a master version asks for.
+    """The memory that a master version needs.
 
     Attributes:
         index_bytes: Index, filter and the counters of pages.
@@ -152,7 +152,7 @@ class MemorySplit:
         wave_pages: Pages of one wave of reads.
         waves: Waves in flight at a time.
         work_bytes: What one step may use for sorting, probing and building results.
-        stream_bytes: The most that rows can have, with the cache at its smallest.
+        stream_bytes: The memory that rows and cached pages share; rows can have all of it.
     """
 
     slot_bytes: int

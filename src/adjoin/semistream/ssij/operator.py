@@ -28,7 +28,7 @@ class SSIJ(SemiStreamJoin):
         1. *Pending*: rows collect in the input buffer.
         2. *Online*: the rows are sorted by key, find their pages in one pass over the index, and are
            joined with the pages that are cached. A row that needs another page goes to the stream buffer;
-           the inverted index notes which pages it waits for.
+           the inverted index notes which pages it needs.
         3. *Join*: once enough rows are pending, the pages they want are read along the cheapest plan,
            several reads in flight, and joined through the inverted index. The pages most in demand stay in
            the cache.
@@ -48,11 +48,12 @@ class SSIJ(SemiStreamJoin):
         deadline: Seconds within which every row is answered, or the name of a stream column with the time
             by which the row must be answered (a timestamp, taken as UTC if it has no time zone, or seconds
             since 1970; null: any time). Rows are answered as late as the deadline allows, because fewer
-            pages are read when more rows wait together. Without a deadline, rows wait until the stream
-            buffer is full, the input pauses or the stream ends.
-        input_rows: Rows that start an online phase (IB_thresh); by default 16,384, or what a step holds.
+            pages are read when more rows are pending together. Without a deadline, rows are pending until
+            the stream buffer is full, the input pauses or the stream ends.
+        input_rows: Rows that start an online phase (IB_thresh); by default 16,384, or as many as a step can
+            handle if that is fewer.
         stream_rows: Pending rows that start a join phase (SB_thresh); by default, as many as fill most of
-            the memory that rows and pages share, or half of it once rows are offered.
+            the memory that rows and pages share, or half of it once `offer` has been called.
         max_scan: The most pages that one scan reads (maxScan).
         decay: What remains of a page's utility after a join phase; 0 clears it, as in the paper.
         device: What the master is stored on; the file system by default.
@@ -77,7 +78,7 @@ class SSIJ(SemiStreamJoin):
     Cost:
         Time O(n log n) for n rows of an online phase, plus one binary search for each row and page;
         O(p log p) for p pages of a join phase. Reads each page that a row matches at most once for that
-        row, and fewer pages the more rows wait together. Memory never exceeds `memory`.
+        row, and fewer pages the more rows are pending together. Memory never exceeds `memory`.
 
     Reference:
         Bornea, Deligiannakis, Kotidis, Vassalos: Semi-Streamed Index Join for Near-Real Time
@@ -91,7 +92,7 @@ class SSIJ(SemiStreamJoin):
         IB, SB     input buffer, stream buffer          InputBuffer, StreamBuffer
         IB_thresh  rows that start an online phase      input_rows
         SB_thresh  rows that start a join phase         stream_rows
-        II_p       rows that wait for page p            InvertedIndex
+        II_p       pending rows that need page p        InvertedIndex
         P_u        pages to read                        `unread` in Phases.join_phase
         S, T       seconds to position, per page        Cost
         maxScan    longest scan                         max_scan
@@ -102,8 +103,8 @@ class SSIJ(SemiStreamJoin):
           the phase is not joined twice (Algorithm 1, lines 3, 9 and 18).
         - When rows do not fit and no page is left to evict, a join phase is forced.
         - An update drops the cached pages that it replaced and loads the new index.
-        - Utilities fade instead of being cleared, and are kept for pages outside the cache, which also
-          breaks ties.
+        - Utilities fade instead of being cleared, and are kept for pages outside the cache, too, which breaks
+          ties.
         - The index knows the first and last key of every page: a key between two pages is known to be absent
           without a read; one inside a page costs a read, unless the filter excludes it.
         - The plan is exact in O(pages), by a sliding-window minimum.

@@ -22,11 +22,11 @@ from adjoin.semistream.ssij.deadline import Deadline, JoinTimeEstimate
 
 _INPUT_ROWS = 16_384
 _STREAM_SHARE, _OFFERED_SHARE = 0.85, 0.5
-"""Part of the memory that rows and pages share which pending rows may fill before a join phase starts. Once
-rows are offered, the rest is for those that arrive during the phase."""
+"""How much of the memory that rows and pages share is filled by pending rows when a join phase starts. Less
+once rows have been offered: the rest is for those that arrive during the phase."""
 _DEADLINE_MARGIN = 1.25
 _RECENT = 0.9
-"""What remains of the pages that a row adds, at the most, with every online phase."""
+"""The estimate of pages that a row adds keeps at least this share with every online phase."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Phases:
         return most_pairs(self._pages, StreamBuffer.pair_cost)
 
     def _wait(self, missing: Missing) -> Iterator[pa.RecordBatch]:
-        """Put rows into the stream buffer; if nothing is left to evict for them, a join phase makes room."""
+        """Put rows into the stream buffer; if no page is left to evict for them, a join phase makes room."""
         while not self._buffer(missing.rows, missing.pairs):
             if not self.rows_pending:
                 wanted_bytes = missing.rows.waiting_bytes + StreamBuffer.pair_cost * len(missing.pairs)

@@ -1,4 +1,4 @@
-"""Which partition a stream row is sent to: the same for neighboring pages, with the same number of rows each.
+"""Sends rows that need neighboring pages to the same partition, and the same number of rows to each.
 
 Routing must never fail or lose a row: a key that cannot be encoded is not in the master, so its row may go
 anywhere. That is why everything here is `try_cast`, `try_add`, `try_multiply`.
@@ -27,7 +27,7 @@ from adjoin.spark.naming import column
 
 ROUTES = ("range", "none")
 _PAGES_PER_GROUP = 16
-"""Fewer separate hot pages better from cold ones; more let fewer pages straddle two groups."""
+"""Smaller groups separate hot pages from cold ones better; of larger ones, fewer pages straddle two."""
 _SHORT_DIGITS = 18  # decimals with at most this many digits can be encoded
 _PER_MICROSECOND = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}
 

@@ -167,7 +167,7 @@ class StreamJoin(Operator):
 
     @abstractmethod
     def _paced(self, arrivals: Iterable[Arrival]) -> Iterable[Arrival | None]:
-        """The items; None when the next one is late and there is something to do meanwhile."""
+        """The items, with a None whenever the next one is late and there is something to do meanwhile."""
 
     @abstractmethod
     def _push(self, side: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]: ...
@@ -177,7 +177,7 @@ class StreamJoin(Operator):
 
     @abstractmethod
     def _waited(self) -> Iterator[pa.RecordBatch]:
-        """What to do when `_paced` gave None."""
+        """Do what there is to do when `_paced` returned None."""
 
     @abstractmethod
     def _finish(self) -> Iterator[pa.RecordBatch]: ...

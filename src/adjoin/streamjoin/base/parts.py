@@ -42,7 +42,7 @@ class Shortage:
 
     Attributes:
         inputs: The tuples of each input that are in memory.
-        rows: About how many tuples of each input make a block; at least that many are to leave.
+        rows: About how many tuples of each input make a block; that many should leave at a time.
         preferred: The input whose tuples no arrival will probe anymore; None where there is none.
     """
 
@@ -76,9 +76,9 @@ class FlushPolicy(ABC):
 
     @abstractmethod
     def choose(self, shortage: Shortage) -> Iterator[Leaving]:
-        """The tuples that leave: about as many as must, or more, and at least one.
+        """The tuples that leave: about `shortage.rows` of an input, or more, and at least one.
 
-        Each choice has left before the next one is asked for.
+        Those of one choice have left before the next one is requested.
         """
 
     def flushed(self, side: int, low: Sequence[Array], tuples: MemoryTuples) -> None:  # noqa: B027
@@ -126,15 +126,15 @@ class ReactiveWork:
         """Release what was kept from one unit of work to the next."""
 
     def met_blocks(self, side: int, blocks: Array, other: int) -> Array | None:
-        """Whether each of these blocks of a side has been joined with a block of the other; None: none."""
+        """Which of these blocks of a side have been joined with a block of the other; None if none has."""
 
     def met_combinations(self, blocks: Sequence[Array]) -> Array | None:
-        """Whether combinations of blocks, one block of every input, have been joined; None: none."""
+        """Which combinations of blocks, one block of every input, have been joined; None if none has."""
 
     def met_tuples(
         self, side: int, low: Array, arrived: Array, left: Array, other_left: Array
     ) -> Array | None:
-        """Whether pairs of tuples with equal keys have been joined one by one; None: none has.
+        """Which pairs of tuples with equal keys have been joined one by one; None if none has.
 
         Args:
             side: The side whose key and departure come first.

@@ -26,8 +26,8 @@ from adjoin.streamjoin.memory.tuples import KeyIntervals
 class Placement:
     """Tuples that have been joined with those in memory, but are not all in memory themselves yet.
 
-    To place them others may have to be flushed, and the disk may be full. The tuples that are left then stay
-    in the operator's `_placement`, and `_resume` places them before anything else arrives.
+    Others may have to be flushed to make room for them, and the disk may be full. The remaining tuples then
+    stay in the operator's `_placement`, and `_resume` places them before anything else arrives.
     """
 
     side: int
@@ -200,7 +200,7 @@ class SpillingJoin(StreamJoin):
         self._reactive.flushed(leaving.side, written.blocks)
 
     def _before_flush(self) -> Iterator[pa.RecordBatch]:
-        """Results that must come before tuples leave memory; none where they came on arrival."""
+        """Results due before tuples leave memory; none in joins that return all of them on arrival."""
         yield from ()
 
     # Reactive phase (Algorithm 4).
@@ -218,7 +218,7 @@ class SpillingJoin(StreamJoin):
         self.counters.handed_over(self._buffer_rows)
 
     def _reactive_work(self) -> Iterator[pa.RecordBatch]:
-        """A unit of work; first of all, and a step at a time, memory for it is set aside."""
+        """Do a unit of work; before the first one, set memory aside for it, a step at a time."""
         # Nothing may leave memory before what was interrupted is done.
         if not self._reactive.is_interrupted and self._makes_room_for_reactive_phases():
             return
@@ -232,7 +232,7 @@ class SpillingJoin(StreamJoin):
     def _makes_room_for_reactive_phases(self) -> bool:
         """Whether a block of tuples had to leave so that memory could be set aside.
 
-        Called until nothing is missing: arrivals do not wait until many blocks have been written.
+        Called until nothing is missing, so that arrivals need not wait while many blocks are written.
         """
         missing_bytes = self._storage.missing_reactive_bytes
         if not missing_bytes:
@@ -348,7 +348,7 @@ class SpillingJoin(StreamJoin):
     def snapshot(self) -> Iterator[tuple[str, bytes]]:
         """The whole state, between two calls, as named values for `restore`.
 
-        It is the state of the moment in which the first value is asked for; ask for all before the next call.
+        It is the state at the moment when the first value is consumed; consume all before the next call.
         """
         self._check_between_calls()
         return Results(self._dumped())

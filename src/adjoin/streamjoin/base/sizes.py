@@ -43,7 +43,7 @@ STAMP_BYTES = 8
 
 @dataclass(frozen=True)
 class ReactiveMemory:
-    """What a join keeps in memory of the blocks that it joins in a reactive phase.
+    """What a join keeps in memory of the blocks that a reactive phase joins.
 
     Attributes:
         copies: The number of copies of each outer block.

@@ -110,7 +110,7 @@ class TwoInputs:
         between: The right key lies between these two columns of the left.
         suffix: Appended to a right column whose name the left has too.
         columns: Columns of the results; all by default.
-        scatters: Keys are scattered one to one, so that a range of them is a hash partition.
+        scatters: Whether keys are scattered one-to-one, so that a range of them is a hash partition.
 
     Attributes:
         names: The names of the inputs.

@@ -240,7 +240,7 @@ class Storage:
         return held + max(tuples.merge_bytes for tuples in self.inputs)
 
     def _is_over(self) -> bool:
-        """Whether notes on holes need more memory than there is, until slots are emptied."""
+        """Whether the record of holes needs more memory than there is, until slots are emptied."""
         return self._held_bytes() - self.budget.account("tuples") > self.budget.free_bytes
 
     def has_room(self, side: int, sizes: Array) -> bool:
@@ -253,7 +253,7 @@ class Storage:
 
     @property
     def _spare_bytes(self) -> int:
-        """Always left: a slot to close up with."""
+        """Always kept free: a slot, without which tuples cannot be moved together."""
         return self.sizes.slot_bytes
 
     @property

@@ -46,7 +46,7 @@ class HashMergeJoin(SpillingJoin):
         max_outer: Refused: the size of a merge is its fan-in.
         within, between: Refused: this join matches equal keys alone.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results, in the order of all of them; all by default.
+        columns: Columns to keep in the results, whose order does not change; all by default.
         block_bytes, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:

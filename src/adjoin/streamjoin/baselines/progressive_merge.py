@@ -38,7 +38,7 @@ class ProgressiveMergeJoin(SpillingJoin):
         within: Band join: right key between left key - within and left key + within.
         between: Range join: right key between these two left columns; `on` names the right key.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results, in the order of all of them; all by default.
+        columns: Columns to keep in the results, whose order does not change; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Reference:

@@ -30,7 +30,7 @@ class SymmetricHashJoin(SpillingJoin):
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
         within, between: Refused: this join matches equal keys alone.
         suffix: Appended to a right column whose name the left has too.
-        columns: Columns of the results, in the order of all of them; all by default.
+        columns: Columns to keep in the results, whose order does not change; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
     Cost:

@@ -168,7 +168,7 @@ class Blocks:
 
         Args:
             count: How many at most.
-            after: Only blocks that come after the last of these.
+            after: If given, only blocks that come after the last of these.
         """
         found = BlockSpans.none()
         for number, entries in self._directory.scan():

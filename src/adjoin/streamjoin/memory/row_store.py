@@ -1,4 +1,4 @@
-"""The rows of an input in memory: in slots, each at a place that it keeps until it leaves."""
+"""The rows of an input in memory: in slots, each at a place that changes only when slots are closed up."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
