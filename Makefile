@@ -11,7 +11,7 @@ CODE = $(wildcard src tests benchmarks examples workloads)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) ## put all that demo, tests and benchmarks need into .venv
+setup: $(READY) ## install all that demo, tests and benchmarks need into .venv
 
 $(READY): pyproject.toml constraints.txt
 	@set -e; \
@@ -27,17 +27,17 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## sales enriched, keyed and written exactly once, while the products change, on Spark
 	$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(READY) ## run all tests, in random order, warnings as errors; those on Spark beside the others
+test: $(READY) ## run the tests but the slow ones, in random order, warnings as errors; those on Spark next to the others
 	@$(MAKE) --no-print-directory --jobs 2 test-on-spark test-in-process
 
-# What ARGS choose may lie on one side alone; pytest says 5 where nothing is left.
+# ARGS may select tests of only one of these two; pytest exits with 5 when it finds none.
 test-on-spark: $(READY)
 	$(BIN)/python -m pytest tests/spark $(ARGS) || [ $$? = 5 ]
 
 test-in-process: $(READY)
 	$(BIN)/python -m pytest --ignore tests/spark $(TWICE) $(ARGS) || [ $$? = 5 ]
 
-test-slow: $(READY) ## run the tests that `make test` leaves out, those on Spark next to the others
+test-slow: $(READY) ## run the slow tests, which `make test` leaves out
 	@$(MAKE) --no-print-directory --jobs 2 test-slow-on-spark test-slow-in-process
 
 test-slow-on-spark: $(READY)
@@ -46,7 +46,7 @@ test-slow-on-spark: $(READY)
 test-slow-in-process: $(READY)
 	$(BIN)/python -m pytest -m slow --ignore tests/spark --ignore tests/torture $(TWICE) $(ARGS) || [ $$? = 5 ]
 
-# Spark 4.1 leaves sockets to the garbage collector, which complains.
+# Spark 4.1 leaves sockets open until they are garbage collected, which is a warning.
 test-spark-versions: $(READY) $(OLDEST)/.ready ## a quick run of the Spark tests on the oldest and the newest version
 	$(OLDEST)/bin/python -m pytest $(QUICK) $(ARGS) \
 	  -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning

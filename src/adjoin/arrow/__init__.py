@@ -1,1 +1,1 @@
-"""What pyarrow leaves to its users: decoding columns, copying rows, measuring them."""
+"""Arrow data: decoding columns, copying rows, measuring them."""

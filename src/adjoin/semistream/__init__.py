@@ -1,1 +1,1 @@
-"""A stream joined with a master: one file per algorithm."""
+"""A stream joined with a master: a folder or file per algorithm, and what they share."""

@@ -1,4 +1,4 @@
-"""Joins whose rows wait in a queue that fills the memory, while pages come and go."""
+"""Joins whose pending rows are in a queue that fills the memory, while pages come and go."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

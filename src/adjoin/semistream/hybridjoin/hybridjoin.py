@@ -119,13 +119,13 @@ class Loads:
         self._account()
 
     def _load(self, unread: Array, max_scan: int) -> Iterator[pa.RecordBatch]:
-        """Read pages, and join them with the rows that wait for them."""
+        """Read pages, and join them with the pending rows that need them."""
         for wave in read_in_waves(self._pages, unread, max_scan):
             order = np.argsort(wave.chosen)
             yield from self._join_pages(unread[wave.chosen[order]], wave.slots[order])
 
     def _page_of_oldest(self) -> int:
-        """The first page that the oldest row still waits for."""
+        """The first page that the oldest row still needs."""
         number = self.queue.oldest(1)
         ((part, _, row),) = self.queue.parts_of(number)
         start, stop = self._pages.index.locate(part.rows.low[row], part.rows.high[row])
@@ -139,7 +139,7 @@ class Loads:
         return np.arange(first, min(first + size, len(self._pages.index)), dtype=np.int32)
 
     def _join_pages(self, pages: Array, slots: Array) -> Iterator[pa.RecordBatch]:
-        """Join pages in memory with the rows that wait for them; rows that wait for nothing else leave."""
+        """Join pages in memory with the pending rows that need them; rows that need no others leave."""
         while True:
             numbers, which = self._needs.take(pages, self._most_pairs)
             if len(numbers) == 0:
@@ -161,9 +161,9 @@ class HybridJoin(QueuedJoin):
 
     How it works:
         1. Rows fill the memory. A queue keeps them in the order of arrival, together with the pages that
-           each row waits for.
+           each row needs.
         2. Each iteration loads the part of the master in which the oldest row has its match, and joins it
-           with all rows that wait for one of its pages. These leave, wherever in the queue they are.
+           with all rows that need one of its pages. These leave, wherever in the queue they are.
         3. Rows from the stream take their place.
 
         So no page is read unless a row wants it, and a page that many rows want answers all of them at once.

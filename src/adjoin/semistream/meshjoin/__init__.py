@@ -1,1 +1,1 @@
-"""MESHJOIN, R-MESHJOIN and CMESHJOIN: the master is scanned round and round."""
+"""MESHJOIN, R-MESHJOIN and CMESHJOIN: the master is scanned in an endless cycle."""

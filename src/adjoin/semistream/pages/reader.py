@@ -73,7 +73,7 @@ def make_plan(
 
 
 def cut_scans(plan: ReadPlan, start_block: Array, blocks: Array, most_pages: int) -> ReadPlan:
-    """The plan with long scans cut into pieces of at most `most_pages`, which are read one after the other.
+    """The plan with long scans cut into pieces of at most `most_pages` pages, to be read one after the other.
 
     >>> start, blocks = np.array([0, 2, 6]), np.array([2, 2, 2])
     >>> plan = cut_scans(make_plan(start, blocks, 10e-6, 1e-6, 400, 200), start, blocks, most_pages=2)

@@ -1,1 +1,1 @@
-"""Tuples on disk: sorted blocks, which of them have been joined, and how the rest is."""
+"""Tuples on disk: sorted blocks, their files, and which of them have been joined."""

@@ -1,1 +1,1 @@
-"""Tuples in memory: where they lie, how they are found, and which of them leave."""
+"""Tuples in memory: where their rows are stored, and how they are found by key."""
