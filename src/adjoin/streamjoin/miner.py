@@ -23,8 +23,8 @@ class MINER(SpillingJoin):
     How it works: see `SpillingJoin` for the phases. Every input has an ordered index for each of its join
     attributes. An arriving row probes one relation after the other, the most selective condition first, and
     stops at the first that has no match for it; no intermediate results are stored. *Flush policy*
-    (`ThreeRegions`): tuples of the largest input leave, from the region, of all regions of all its
-    attributes, that was in the fewest results per tuple. *Reactive phase* (`ManyNestedLoops`): blocks of one
+    (`ThreeRegions`): tuples of the largest input leave, from that region of any of its attributes which had
+    the fewest matches per tuple. *Reactive phase* (`ManyNestedLoops`): blocks of one
     relation are joined with all combinations of blocks of the others, one after the other.
 
     Args:
@@ -33,7 +33,7 @@ class MINER(SpillingJoin):
             must connect the relations as a tree; several equalities of the same two relations are a key of
             several columns.
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
-        seed: The clocks start at pseudo-random positions.
+        seed: Seed of the pseudo-random positions at which the clocks start.
         columns: Columns of the results, `<relation>_<column>`; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
 
@@ -52,7 +52,7 @@ class MINER(SpillingJoin):
 
     Cost:
         Time O(log n) for each relation to find the matches of a row among n tuples. The cleanup phase reads
-        every relation once for each memory full of those before it, the smallest first.
+        every relation once for each part of those before it that fits in memory, the smallest first.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on
