@@ -27,6 +27,7 @@ def room_of(slot: int, slots: int, room: int, last_room: int) -> int:
 
 @kernel
 def any_present(slots: Array, offset: Array) -> bool:
+    """Whether the page in any of these slots has the buffer with these offsets."""
     present = False
     for i in range(len(slots)):
         present |= offset[slots[i]] >= 0

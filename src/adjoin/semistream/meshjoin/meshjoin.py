@@ -207,7 +207,7 @@ class MeshJoin(QueuedJoin):
         [(1, 7, 'pen'), (3, 5, 'pad')]
 
     Cost:
-        Reads the whole master once for every memory full of rows. A row waits for at most one round.
+        Reads the whole master once for as many rows as memory holds. A row is pending for at most one round.
         Memory never exceeds `memory`.
 
     Reference:

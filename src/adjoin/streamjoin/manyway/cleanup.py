@@ -1,4 +1,4 @@
-"""The cleanup phase of many inputs: all blocks, a memory full of the first relation at a time."""
+"""The cleanup phase of many inputs: all blocks, as much of the first relation at a time as memory holds."""
 
 from collections.abc import Iterator
 

@@ -66,7 +66,7 @@ class ManyJoin(TupleJoin):
                 policy.joined(relation, low, attribute)
 
     def cleanup(self, reactive: ReactiveWork) -> ManyCleanup:
-        """The cleanup phase: a memory full of the first relation at a time."""
+        """The cleanup phase: as much of the first relation at a time as memory holds."""
         storage = self._storage
         for tuples in storage.inputs if storage.has_blocks else ():
             tuples.slots.close()  # all are on disk; those that come back have as many slots
