@@ -18,7 +18,7 @@ from adjoin.master.vacuum import Retention, Vacuumed, vacuum
 from adjoin.master.versions import Home
 from adjoin.spark import build as build_module
 from adjoin.spark import jobs
-from adjoin.spark.enrich.ranges import Survey
+from adjoin.spark.ranges import Survey
 from tests.spark import programs
 from tests.spark.failing_jobs import failing_after
 from tests.spark.on_retries import ROWS, changed, table

@@ -12,7 +12,9 @@ MOST_FUNCTION_LINES = 60
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "manager"}
 
 FILES = [
-    path for folder in ("src", "benchmarks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))
+    path
+    for folder in ("src", "workloads", "benchmarks", "examples")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 
 
