@@ -22,9 +22,9 @@ from adjoin.master.rewriter import Rewritten
 from adjoin.master.sequence import sequence_type
 from adjoin.master.source import plain_schema
 from adjoin.master.versions import Home
-from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
 from adjoin.spark.jobs import fetch, kept, run
 from adjoin.spark.naming import by_place, found_name, found_names
+from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
 from adjoin.spark.types import arrow_schema_for_spark, from_spark, stream_schema
 
 _ROWS_PER_TASK = 50_000

@@ -21,9 +21,9 @@ from adjoin.master.progress import Progress
 from adjoin.master.source import bounded, plain_schema
 from adjoin.master.versions import Home
 from adjoin.memory.arena import BLOCK_BYTES
-from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
 from adjoin.spark.jobs import run
 from adjoin.spark.naming import by_place, found_names
+from adjoin.spark.ranges import PART_COLUMN, Encoder, send, survey, task_count
 from adjoin.spark.types import arrow_schema_for_spark, nullable
 
 _ROWS_PER_TASK = 250_000
