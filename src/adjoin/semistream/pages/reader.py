@@ -228,8 +228,8 @@ class PageReader:
         size = os.path.getsize(file.path)
         if size < file.bytes:
             raise CorruptionError(
-                f"{self.place(page, entries, at)} or a page after it is cut off: {size} of {file.bytes} bytes "
-                f"are left; restore the file or rebuild the master"
+                f"{self.place(page, entries, at)} or a page after it is cut off: {size} of {file.bytes} "
+                "bytes are left; restore the file or rebuild the master"
             )
         raise StorageError(f"cannot read {self.place(page, entries, at)}: the device failed")
 
