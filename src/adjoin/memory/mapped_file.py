@@ -20,6 +20,7 @@ Size = TypeVar("Size", int, Array)
 
 BLOCK_BYTES = 4096
 _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
+_MOST_STATES = 2**31 - 2
 _COARSE_CLOCK = 5
 """The clock from which the system takes the times of changes to files."""
 
@@ -113,8 +114,9 @@ class MappedFile:
             )
         if held.st_ctime_ns != self._changed_ns:
             self._changed_ns = held.st_ctime_ns
-            self._state += 1
-        return self._state if time.clock_gettime_ns(_COARSE_CLOCK) > self._changed_ns else 0
+            self._state = self._state % _MOST_STATES + 1
+        is_past = time.clock_gettime_ns(_COARSE_CLOCK) > self._changed_ns + _rounding_ns(self._changed_ns)
+        return self._state if is_past else 0
 
     # The header.
 
@@ -283,6 +285,14 @@ class _Mapping:
 def whole_blocks(size: Size) -> Size:
     """The size, or each of several sizes, rounded up to whole blocks."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def _rounding_ns(time_ns: int) -> int:
+    """By how much a file system may have rounded this time: some keep whole seconds, most nanoseconds."""
+    unit = 1
+    while unit < 10**9 and time_ns % (10 * unit) == 0:
+        unit *= 10
+    return 2 * unit if unit > 1 else 0
 
 
 def _mappable(begin: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adjoin.memory import mapped_file
 from adjoin.memory.page_memory import PageFile, PageMemory
 from adjoin.memory.trust import SlotTrust
 
@@ -120,3 +121,10 @@ def test_nothing_is_trusted_in_the_tick_of_a_change(path):
                 break
         else:
             pytest.fail("no change was seen within its tick")
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "rounding_ns"), [(1_700_000_000_123_456_789, 0), (1_700_000_000 * 10**9, 2 * 10**9)]
+)
+def test_times_in_whole_seconds_are_believed_two_seconds_later(time_ns, rounding_ns):
+    assert mapped_file._rounding_ns(time_ns) == rounding_ns

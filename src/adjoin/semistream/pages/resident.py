@@ -47,6 +47,52 @@ Observer = Callable[[Array, Array, Places], None]
 """Is told which rows were joined: encoded keys, stream rows, and master rows, which still are in memory."""
 
 
+class _Slack:
+    """Free memory that rows have not needed lately, so that the cache can take it and keep it.
+
+    Args:
+        total_bytes: The whole budget.
+        before_bytes: The least that was free in the period before this one.
+        lately_bytes: The least that was free in this period.
+        spreads: How often the cache has been allowed to grow.
+    """
+
+    _PERIOD = 16
+
+    def __init__(
+        self,
+        total_bytes: int,
+        before_bytes: int | None = None,
+        lately_bytes: int | None = None,
+        spreads: int = 0,
+    ) -> None:
+        self._total_bytes = total_bytes
+        self._before_bytes = total_bytes if before_bytes is None else before_bytes
+        self._lately_bytes = total_bytes if lately_bytes is None else lately_bytes
+        self._spreads = spreads
+
+    @property
+    def bytes(self) -> int:
+        """What the cache can take."""
+        return min(self._before_bytes, self._lately_bytes)
+
+    def observe(self, free_bytes: int) -> None:
+        """Rows have been given room, and this much is left."""
+        self._lately_bytes = min(self._lately_bytes, free_bytes)
+
+    def take(self, taken_bytes: int) -> None:
+        """The cache has grown by this much, or by nothing."""
+        self._before_bytes -= taken_bytes
+        self._lately_bytes -= taken_bytes
+        self._spreads += 1
+        if self._spreads % self._PERIOD == 0:
+            self._before_bytes, self._lately_bytes = self._lately_bytes, self._total_bytes
+
+    def to_json(self) -> list[int]:
+        """What the next user of the memory continues with."""
+        return [self._before_bytes, self._lately_bytes, self._spreads]
+
+
 class ResidentPages:
     """The index of a master version and those of its pages that are in memory, within a budget.
 
@@ -95,7 +141,7 @@ class ResidentPages:
         self._kind = kind
         self._names = tuple(names)
         self.pinned_slots = 0
-        self._least_free_bytes = budget.total_bytes
+        self._slack = _Slack(budget.total_bytes)
         self._columns_by_name: dict[str, Column] = {}
         self._is_frozen = False
         self._is_closed = False
@@ -189,7 +235,7 @@ class ResidentPages:
     def make_room(self, wanted_bytes: int, *, ask_borrower: bool = True) -> bool:
         """Free this many bytes of the budget, evicting pages if necessary; False if that is not possible."""
         if self._evict(wanted_bytes):
-            self._least_free_bytes = min(self._least_free_bytes, self._budget.free_bytes - wanted_bytes)
+            self._slack.observe(self._budget.free_bytes - wanted_bytes)
             return True
         if self.borrower is None or not ask_borrower:
             return False
@@ -212,13 +258,13 @@ class ResidentPages:
     def spread(self) -> None:
         """Let the cache have all memory that is free now.
 
-        Where memory is a file, it only gets what rows have never needed: taking the rest and giving it back
-        with every batch would change the file each time, and then every page has to be verified again.
+        Where memory is a file, it only gets what rows have not needed lately: taking the rest and giving it
+        back with every batch would change the file each time, and then every page has to be verified again.
         """
         before_bytes = self._budget.free_bytes
-        free_bytes = min(before_bytes, self._least_free_bytes) if self._memory.outlives else before_bytes
+        free_bytes = min(before_bytes, self._slack.bytes) if self._memory.outlives else before_bytes
         self.grow(max(free_bytes, 0) // self.split.slot_cost)
-        self._least_free_bytes -= before_bytes - self._budget.free_bytes
+        self._slack.take(before_bytes - self._budget.free_bytes)
 
     def grow(self, slots: int) -> None:
         """Let the cache have this many slots more, as far as memory is free."""
@@ -332,6 +378,7 @@ class ResidentPages:
         self._budget.set("work", self.split.work_bytes)
         self._budget.set("index", self._index_bytes)
         self._memory.empty()
+        self._slack = _Slack(self._budget.total_bytes)
         self._make_arena()
         self.cache = PageCache(self.arena, self.columns, len(self.index), self._decay)
         self._account_pages()
@@ -424,6 +471,7 @@ class ResidentPages:
             self._budget.set(LENT_ACCOUNT, left["guest_bytes"])
         self._budget.set("work", self.split.work_bytes)
         self._budget.set("index", left["index_bytes"])
+        self._slack = _Slack(self._budget.total_bytes, *left.get("slack", ()))
         self._make_arena()
         self.arena.resume(left["capacity"], left["free_slots"])
         self.cache = PageCache(self.arena, self.columns, left["pages"], self._decay, left["unit"])
@@ -454,6 +502,7 @@ class ResidentPages:
                 "capacity": self.arena.capacity,
                 "free_slots": self.arena.free_slots,
                 "unit": self.cache.unit,
+                "slack": self._slack.to_json(),
             }
         )
 

@@ -16,7 +16,7 @@ from adjoin.memory.page_columns import Places
 from adjoin.operators.clock import SimulatedClock
 from adjoin.semistream.pages.cache import ABSENT
 from adjoin.semistream.pages.read_ahead import read_in_waves
-from adjoin.semistream.pages.resident import ResidentPages
+from adjoin.semistream.pages.resident import ResidentPages, _Slack
 from adjoin.semistream.pages.split import least_memory
 from tests.unit.semistream.shop import DISK, build, products
 
@@ -189,3 +189,17 @@ def test_pages_that_both_versions_have_stay(master):
     assert held.resident.counts.pages_read - reads == len(held.pages) - len(common)
     held.resident.close(is_sound=True)
     newer.close()
+
+
+def test_slack_is_what_was_free_at_the_fullest_moments_lately():
+    slack = _Slack(1000)
+    slack.observe(300)
+    slack.observe(700)
+    assert slack.bytes == 300
+    slack.take(200)
+    assert slack.bytes == 100
+    assert _Slack(1000, *slack.to_json()).bytes == 100
+    for _ in range(2 * _Slack._PERIOD):
+        slack.observe(600)
+        slack.take(0)
+    assert slack.bytes == 600

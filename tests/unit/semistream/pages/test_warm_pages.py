@@ -346,3 +346,25 @@ WarmPages.TestCase.settings = settings(
     max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestWarmPages = WarmPages.TestCase
+
+
+def test_after_a_burst_of_rows_the_cache_takes_their_memory_again(tmp_path):
+    """Only for a while does the cache leave free what the burst needed."""
+    random = np.random.default_rng(5)
+    master = build(products(20_000, width=100), tmp_path)
+    memory = SSIJ.least_memory(master, pages=PageFile, shared_index=True) + (1 << 20)
+    with (
+        PageFile(tmp_path / "pages", memory) as pages,
+        SSIJ(master, on="id", memory=memory, pages=pages, shared_index=True) as join,
+    ):
+
+        def cached_after(batches: int, rows: int) -> int:
+            for _ in range(batches):
+                list(join.push(sales(2 * random.integers(0, 20_000, rows))))
+                list(join.idle(0))
+                join.check_invariants()
+            return int(join.metrics()["pages_cached"])
+
+        usual = cached_after(5, 300)
+        assert cached_after(1, 40_000) < usual / 2
+        assert cached_after(40, 300) >= 0.95 * usual
