@@ -135,3 +135,20 @@ def sweep_clock(
     elif j < more_end:
         hand = more_low[j]
     return chosen[:found], more_chosen[:more_found], hand
+
+
+@kernel
+def length_classes(low: Array, high: Array) -> Array:
+    """The class of each interval by its length: 0 for a single key, then one for each factor of four.
+
+    Among intervals of one class, a running maximum of upper ends is never far above the interval's own.
+    """
+    classes = np.empty(len(low), np.uint8)
+    for i in range(len(low)):
+        length = np.uint64(high[i]) - np.uint64(low[i])
+        number = 0
+        while length:
+            length >>= np.uint64(2)
+            number += 1
+        classes[i] = number
+    return classes
