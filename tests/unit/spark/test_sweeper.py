@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adjoin.spark.page_memory import files, sweeper
+from adjoin.spark import operator_home
+from adjoin.spark.page_memory import sweeper
 from adjoin.spark.page_memory.files import PageFiles
 from tests.unit.spark.hosts import Executor, sweepers, until
 
@@ -20,7 +21,7 @@ def page_files(directory: Path) -> PageFiles:
 
 @pytest.fixture
 def no_sweeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_start_sweeper", lambda home: None)
+    monkeypatch.setattr(operator_home, "_start_sweeper", lambda home: None)
 
 
 def _owned_by(home: Path, *owners: str) -> Path:
