@@ -9,6 +9,8 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +22,16 @@ MOST_WHOLE = (1 << 63) - 1
 MOST_SECONDS = threading.TIMEOUT_MAX
 """The longest time that the system can wait."""
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+_SPAN_UNITS = {
+    **{unit: Fraction(seconds) for unit, seconds in _SECONDS.items()},
+    **dict.fromkeys(("s", "sec"), Fraction(1)),
+    "min": Fraction(60),
+    "h": Fraction(3_600),
+    "d": Fraction(86_400),
+    **dict.fromkeys(("ms", "millisecond"), Fraction(1, 1_000)),
+    **dict.fromkeys(("us", "microsecond"), Fraction(1, 10**6)),
+}
+_MOST_NUMBER = 10**40
 # One slash suffices: `pathlib` turns "hdfs://nn/m" into "hdfs:/nn/m".
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/(?:/(?P<host>[^/]*))?")
 
@@ -119,6 +131,42 @@ def parse_duration(option: str, given: str | datetime.timedelta) -> float:
     if not 0 <= seconds < 1e11:
         raise OptionError(f'{option}={given!r}: give a duration such as "30 days", or a timedelta')
     return seconds
+
+
+def exact_number(name: str, value: Any) -> Fraction:
+    """The exact value of a finite number as written; otherwise an OptionError.
+
+    >>> exact_number("after", 0.1)
+    Fraction(1, 10)
+    """
+    if isinstance(value, np.integer | np.floating) and value.dtype.kind != "m":
+        value = value.item()
+    is_number = isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or abs(value) > _MOST_NUMBER:
+        raise OptionError(f"{name}={_short(value)} must be a finite number")
+    return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
+
+
+def time_span(name: str, value: Any) -> Fraction:
+    """Exact seconds from a timedelta, a number of seconds or a string such as "1 hour"; may be negative.
+
+    >>> time_span("after", "1.5 hours"), time_span("before", "-2 ms")
+    (Fraction(5400, 1), Fraction(-1, 500))
+    """
+    if isinstance(value, datetime.timedelta):
+        return Fraction(value // datetime.timedelta(microseconds=1), 10**6)
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*([+-]?\d{1,20}(?:\.\d{1,20})?)\s*([a-z]+)\s*", value.lower())
+        unit = None if match is None else _span_unit(match[2])
+        if match is not None and unit is not None:
+            return Fraction(match[1]) * unit
+        raise OptionError(f'{name}={value!r:.100} must be a span of time such as "1 hour" or "0 s"')
+    return exact_number(name, value)
+
+
+def _span_unit(name: str) -> Fraction | None:
+    """Seconds of a unit of time, in the singular or the plural."""
+    return _SPAN_UNITS.get(name) or _SPAN_UNITS.get(name.removesuffix("s"))
 
 
 def local_path(path: object, option: str = "path") -> str:

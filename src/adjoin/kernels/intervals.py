@@ -6,6 +6,9 @@ from adjoin.kernels.compiling import kernel
 from adjoin.kernels.search import first_above_from, first_not_below_from
 from adjoin.kernels.types import Array
 
+JOIN_BIT = np.uint8(1)
+"""Of the byte of an entry; the clock leaves the other bits alone."""
+
 
 @kernel
 def overlap_ranges(run_low: Array, run_reach: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -76,8 +79,8 @@ def _pass_by(place: Array, joined: Array, at: int, chosen: Array, found: int) ->
     """Clear an entry's join bit, or choose the entry if it has none; returns how many are chosen now."""
     if place[at] < 0:
         return found
-    if joined[at]:
-        joined[at] = 0
+    if joined[at] & JOIN_BIT:
+        joined[at] &= ~JOIN_BIT
         return found
     chosen[found] = at
     place[at] = -place[at] - 1  # so that it is not chosen twice

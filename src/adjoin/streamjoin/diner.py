@@ -6,20 +6,26 @@ from pathlib import Path
 import pyarrow as pa
 
 from adjoin.arguments import whole_number
+from adjoin.errors import OptionError
 from adjoin.keys.predicate import Distance
 from adjoin.master.device import Cost
 from adjoin.operators.clock import Clock
 from adjoin.operators.on import On
 from adjoin.streamjoin.base.contract import SpillOptions
-from adjoin.streamjoin.base.phases import SpillingJoin
+from adjoin.streamjoin.base.parts import ReactiveWork
 from adjoin.streamjoin.base.spec import TwoInputs
 from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.base.three_regions import ThreeRegions
+from adjoin.streamjoin.complete.arriving import Setting
+from adjoin.streamjoin.complete.phases import CompleteJoin
+from adjoin.streamjoin.complete.spec import CompleteInputs
+from adjoin.streamjoin.complete.storage import PagedStorage
+from adjoin.streamjoin.complete.time_bound import Span
 from adjoin.streamjoin.twoway.nested_loops import NestedLoops
 from adjoin.streamjoin.twoway.pair_join import PairJoin
 
 
-class DINER(SpillingJoin):
+class DINER(CompleteJoin):
     """Joins two streams in bounded memory, with as many results as possible while they arrive.
 
     How it works: see `SpillingJoin` for the phases. Tuples in memory are indexed in the order of their keys.
@@ -97,6 +103,11 @@ class DINER(SpillingJoin):
         on: On,
         memory: int | str = "64MB",
         *,
+        how: str = "inner",
+        results: str = "early",
+        time: tuple[str, str] | None = None,
+        before: Span | None = None,
+        after: Span | None = None,
         seed: int = 0,
         within: Distance | None = None,
         between: tuple[str, str] | None = None,
@@ -112,11 +123,33 @@ class DINER(SpillingJoin):
         disk: Cost | None = None,
     ) -> None:
         policy = ThreeRegions(seed=whole_number("seed", seed, 0))
-        spec = TwoInputs(left, right, on, within, between, suffix, columns)
         options = SpillOptions(
             memory, block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk
         )
+        if results == "complete":
+            inputs = CompleteInputs(
+                left, right, on, within, between, suffix, columns, how, time, before, after
+            )
+            paged = PagedStorage(inputs, options)
+            pairs = PairJoin(inputs, paged)
+            setting = Setting.of(inputs, paged, pairs.results, policy)
+            super().__init__(inputs, paged, pairs, policy, ReactiveWork(), setting)
+            return
+        _check_early(results, how, (time, before, after))
+        spec = TwoInputs(left, right, on, within, between, suffix, columns)
         storage = Storage(spec, options)
         pairs = PairJoin(spec, storage)
         reactive = NestedLoops(pairs, storage.sizes.max_outer)
-        super().__init__(spec, storage, pairs, policy, reactive)
+        super().__init__(spec, storage, pairs, policy, reactive, None)
+
+
+def _check_early(results: str, how: str, times: tuple[object, ...]) -> None:
+    """Raise an OptionError for what only a join that returns all results at once can do."""
+    if results != "early":
+        raise OptionError(f'results={results!r} must be "early" or "complete"')
+    if how != "inner":
+        raise OptionError(
+            f'how={how!r} needs results="complete"; with "early", only inner joins are possible'
+        )
+    if any(option is not None for option in times):
+        raise OptionError('time=, before= and after= need results="complete"')

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjoin.semistream.pages.reader import make_plan
+from adjoin.operators.read_plan import make_plan
 
 
 def plan_cost(start, stop, firsts, positioning, transfer):

@@ -10,8 +10,8 @@ from adjoin.errors import AdjoinError
 from adjoin.kernels.types import Array
 from adjoin.master.index import PageIndex
 from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.operators.read_plan import ReadPlan, cut_scans, make_plan
 from adjoin.semistream.pages.cache import ABSENT
-from adjoin.semistream.pages.reader import ReadPlan, cut_scans, make_plan
 from adjoin.semistream.pages.resident import ResidentPages
 
 _MOST_FILES = 100

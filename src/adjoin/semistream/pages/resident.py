@@ -19,8 +19,9 @@ from adjoin.memory.budget import MemoryBudget
 from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.memory.page_memory import PageMemory
 from adjoin.memory.trust import Stored
+from adjoin.operators.read_plan import ReadPlan
 from adjoin.semistream.pages.cache import ABSENT, CachedPages, PageCache
-from adjoin.semistream.pages.reader import PageReader, ReadCounts, ReadPlan
+from adjoin.semistream.pages.reader import PageReader, ReadCounts
 from adjoin.semistream.pages.same_pages import find_pages
 from adjoin.semistream.pages.split import (
     Demand,

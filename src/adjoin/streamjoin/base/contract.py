@@ -80,6 +80,8 @@ class Counters:
     results_online: int = 0
     results_reactive: int = 0
     results_cleanup: int = 0
+    results_from_disk: int = 0
+    rows_expired: int = 0
     blocks_flushed: int = 0
     input_buffer_rows_max: int = 0
     input_buffer_rows_at_handover: int = 0

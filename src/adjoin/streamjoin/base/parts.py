@@ -19,6 +19,7 @@ class JoinSpec(Protocol):
     Attributes:
         names: The names of the inputs.
         schemas: Their schemas.
+        stored: The columns of each input that are stored, in plain types.
         schema: The schema of the results.
         are_points: For each join attribute of each input, whether a tuple has a single key or an interval.
         orders: How ordered dictionaries are ordered, by input and column.
@@ -27,6 +28,7 @@ class JoinSpec(Protocol):
 
     names: Sequence[str]
     schemas: Sequence[pa.Schema]
+    stored: Sequence[pa.Schema]
     schema: pa.Schema
     are_points: Sequence[Sequence[bool]]
     orders: Orders

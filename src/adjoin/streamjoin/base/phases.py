@@ -33,12 +33,14 @@ class Placement:
     side: int
     tuples: pa.RecordBatch
     keys: KeyIntervals
+    marks: Array | None = None
 
     def part(self, begin: int, end: int | None = None) -> "Placement":
         """The tuples begin..end-1."""
         keys = [(low[begin:end], high[begin:end]) for low, high in self.keys]
         rows = self.tuples.num_rows if end is None else end
-        return Placement(self.side, self.tuples.slice(begin, rows - begin), keys)
+        marks = None if self.marks is None else self.marks[begin:end]
+        return Placement(self.side, self.tuples.slice(begin, rows - begin), keys, marks)
 
 
 class SpillingJoin(StreamJoin):
@@ -172,7 +174,7 @@ class SpillingJoin(StreamJoin):
         for begin, end in self._storage.blockfuls(side, sizes):
             self._make_room(side, sizes[begin:end])
             part = placement.part(begin, end)
-            self._storage.inputs[side].add(part.tuples, part.keys)
+            self._storage.inputs[side].add(part.tuples, part.keys, marks=part.marks)
             self._policy.added(side, part.keys)
             self._reactive.arrived(side, part.keys[0][0])
             self._placement = placement.part(end)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from adjoin.arrow import row_sizes
 from adjoin.arrow.copying import take_rows
 from adjoin.kernels.types import Array
-from adjoin.memory.page_columns import Column, Places
+from adjoin.memory.page_columns import Column, PageColumns, Places
 from adjoin.memory.row_slots import RowSlots
 from adjoin.operators.portions import portions
 from adjoin.streamjoin.base.spec import LEFT, TwoInputs
@@ -48,19 +48,34 @@ class ResultBuilder:
         Returns:
             Results, and which of the pairs they are: rows whose keys only have equal hashes are left out.
         """
-        chosen = np.arange(len(rows))
-        if self._spec.condition.verifies:
-            chosen = np.flatnonzero(self._are_same(side, batch, sizes, rows, others))
+        chosen = self.chosen(side, batch, sizes, rows, others)
+        if len(chosen) < len(rows):
             others = others.chosen(chosen)
+        begin = 0
+        for found in self.joined(side, batch, sizes, rows[chosen], others):
+            yield found, chosen[begin : begin + found.num_rows]
+            begin += found.num_rows
+
+    def chosen(
+        self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
+    ) -> Array:
+        """Which pairs have equal keys: those of the others only have equal hashes."""
+        if not self._spec.condition.verifies:
+            return np.arange(len(rows))
+        return np.flatnonzero(self._are_same(side, batch, sizes, rows, others))
+
+    def joined(
+        self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
+    ) -> Iterator[pa.RecordBatch]:
+        """Results of these pairs."""
         names = self._spec.shown[1 - side]
-        mine = sizes if isinstance(sizes, int) else sizes[rows[chosen]]
+        mine = sizes if isinstance(sizes, int) else sizes[rows]
         shown = batch.select(self._spec.shown[side])
-        pair_sizes = np.broadcast_to(mine + others.sizes(names), len(chosen))
+        pair_sizes = np.broadcast_to(mine + others.sizes(names), len(rows))
         for begin, end in portions(pair_sizes, self._limit_bytes):
-            some = chosen[begin:end]
-            columns = take_rows(shown, rows[some]).columns
+            columns = take_rows(shown, rows[begin:end]).columns
             taken = [*columns, *others.take(names, begin, end)]
-            yield self._spec.result(side, taken, end - begin), some
+            yield self._spec.result(side, taken, end - begin)
 
     def _are_same(
         self, side: int, batch: pa.RecordBatch, sizes: Array | int, rows: Array, others: "Others"
@@ -90,10 +105,24 @@ class Others(Protocol):
         """These columns of the tuples of pairs begin..end-1."""
 
 
+class Slots(Protocol):
+    """Slots with tuples, undecoded.
+
+    Attributes:
+        schema: The columns of the tuples.
+        layout: Their buffers.
+        columns: Where the buffers are in each slot.
+    """
+
+    schema: pa.Schema
+    layout: list[Column]
+    columns: PageColumns
+
+
 class InSlots:
     """Tuples in slots."""
 
-    def __init__(self, slots: RowSlots, places: Places) -> None:
+    def __init__(self, slots: Slots, places: Places) -> None:
         self._slots = slots
         self._places = places
 

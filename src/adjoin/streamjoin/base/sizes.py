@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from adjoin.memory.row_slots import RowSlots
 from adjoin.streamjoin.disk.spill_file import CHUNK_BYTES
 from adjoin.streamjoin.memory.ordered_index import INTERVAL_BYTES, POINT_BYTES
 from adjoin.streamjoin.memory.row_store import HOLE_BYTES
-from adjoin.streamjoin.memory.tuples import tuple_schema
+from adjoin.streamjoin.memory.tuples import TIME, tuple_schema
 
 OUTER_BYTES = 84
 """Of a tuple of an outer block besides its slot: interval, place, block, moments; twice while sorted."""
@@ -52,6 +53,8 @@ class ReactiveMemory:
 
     copies: int = 1
     row_bytes: int = OUTER_BYTES
+    share: ClassVar[float] = _OUTER_SHARE
+    """Of the memory, for outer blocks."""
 
     def bytes(self, max_outer: int, slot_bytes: int, block_rows: int) -> int:
         """In total, including the inner block, if a block has at most `block_rows` rows."""
@@ -201,7 +204,7 @@ class MemoryPlan:
         least = self._least_slot_bytes
         wanted_bytes = self.block_bytes or min(total_bytes // (_BLOCKS * len(self.plain)), _MOST_BLOCK_BYTES)
         for slot_bytes in range(max(_whole_pages(wanted_bytes), least), least - 1, -_PAGE_BYTES):
-            most, fewest = self.outer or (max(1, int(total_bytes * _OUTER_SHARE) // slot_bytes), 1)
+            most, fewest = self.outer or (max(1, int(total_bytes * self.reactive.share) // slot_bytes), 1)
             if self.outer is not None and slot_bytes > least:
                 fewest = most
             for max_outer in range(min(most, total_bytes // slot_bytes), fewest - 1, -1):
@@ -253,8 +256,10 @@ class MemoryPlan:
 
     def _not_for_rows(self, side: int) -> int:
         """The part of a slot that is not for rows: metadata, the keys of a row, and how much it may grow."""
+        schema = self.plain[side]
         key_bytes = 8 if self.are_points[side][0] else 16
-        return message_overhead(tuple_schema(self.plain[side])) + key_bytes + _RECALLED_BYTES
+        time_bytes = 8 * (TIME in schema.names)
+        return message_overhead(tuple_schema(schema)) + key_bytes + time_bytes + _RECALLED_BYTES
 
     @cached_property
     def _slot_notes_bytes(self) -> int:

@@ -7,12 +7,13 @@ import pyarrow as pa
 
 from adjoin import arguments
 from adjoin.arrow.copying import can_be_taken, no_rows, plain_columns, plain_schema, take_rows
-from adjoin.arrow.encodings import Orders
+from adjoin.arrow.encodings import Orders, has_order, plain_type
 from adjoin.arrow.row_sizes import can_be_measured
 from adjoin.errors import OptionError, SchemaError
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
+from adjoin.keys.casts import widens
 from adjoin.keys.codec import KeyCodec
 from adjoin.keys.predicate import Between, Bounds, Distance, Equality, Predicate, Within
 from adjoin.operators.on import (
@@ -28,6 +29,7 @@ from adjoin.streamjoin.memory.tuples import KeyIntervals
 
 LEFT, RIGHT = 0, 1
 SIDES = ("left", "right")
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
 _OURS = "_adjoin_"
 
 
@@ -111,10 +113,12 @@ class TwoInputs:
         suffix: Appended to a right column whose name the left has too.
         columns: Columns of the results; all by default.
         scatters: Whether keys are scattered one-to-one, so that a range of them is a hash partition.
+        how: One of `HOWS`: which rows without a partner are results, or whether only left rows are.
 
     Attributes:
         names: The names of the inputs.
         schemas: Their schemas.
+        stored: The columns of each side that are stored, in plain types.
         schema: The schema of the results.
         shown: The columns of each side that the results have.
         condition: When rows match.
@@ -136,8 +140,10 @@ class TwoInputs:
         columns: Sequence[str] | None = None,
         *,
         scatters: bool = False,
+        how: str = "inner",
     ) -> None:
         self.orders = Orders()
+        self.how = how
         arguments.string("suffix", suffix)
         self.schemas: Sequence[pa.Schema] = (left, right)
         for side, schema in zip(SIDES, self.schemas, strict=True):
@@ -151,18 +157,31 @@ class TwoInputs:
         self.condition = Condition(right, [(column, key) for key, column in pairs.items()], within, between)
         self.are_points: Sequence[Sequence[bool]] = [[points] for points in self.condition.are_points]
         self._scatters = scatters
-        same = {key for key, column in pairs.items() if key == column}
-        if not self.condition.is_equality:
-            same = set()
-        self.shown = [list(left.names), [name for name in right.names if name not in same]]
-        fields = [left.field(name) for name in self.shown[LEFT]]
-        fields += [with_suffix(right.field(name), left.names, suffix) for name in self.shown[RIGHT]]
-        self.schema = result_schema(fields, "choose another suffix=")
+        self.stored: Sequence[pa.Schema] = [plain_schema(schema) for schema in self.schemas]
+        self._shared = [key for key, column in pairs.items() if key == column and self.condition.is_equality]
+        self.shown = [list(left.names), [name for name in right.names if name not in self._shared]]
+        if how in {"semi", "anti"}:
+            self.shown[RIGHT] = []
+        self.schema = self._all_columns(suffix)
         if columns is not None:
             self._choose(columns)
         self._sources = [(side, name) for side in (LEFT, RIGHT) for name in self.shown[side]]
         for number, schema in enumerate(self.schemas):
             self.keyed(number, no_rows(schema))
+
+    def _all_columns(self, suffix: str) -> pa.Schema:
+        """All columns of the results; those of a side that a result may lack can be null."""
+        left, right = self.schemas
+        fields = [left.field(name) for name in self.shown[LEFT]]
+        if self.how in {"right", "full"}:
+            fields = [
+                _shared_field(field, right) if field.name in self._shared else field.with_nullable(True)
+                for field in fields
+            ]
+        others = [with_suffix(right.field(name), left.names, suffix) for name in self.shown[RIGHT]]
+        if self.how in {"left", "full"}:
+            others = [field.with_nullable(True) for field in others]
+        return result_schema([*fields, *others], "choose another suffix=")
 
     def _choose(self, columns: Sequence[str]) -> None:
         """Keep these columns of the results."""
@@ -185,6 +204,22 @@ class TwoInputs:
             cut = len(self.shown[RIGHT])
             columns = columns[cut:] + columns[:cut]
         return result_batch(columns, self.schema, rows, self.orders, self._sources.__getitem__)
+
+
+def _shared_field(field: pa.Field, right: pa.Schema) -> pa.Field:
+    """A key column that stands for both sides, in the type that holds the keys of both."""
+    other = right.field(field.name)
+    one_type, other_type = plain_type(field.type), plain_type(other.type)
+    nullable = field.nullable or other.nullable
+    if field.type.equals(other.type) and not has_order(field.type):
+        return field.with_nullable(nullable)
+    for wide, narrow in ((one_type, other_type), (other_type, one_type)):
+        if widens(narrow, wide):
+            return pa.field(field.name, wide, nullable)
+    raise SchemaError(
+        f"key column {field.name!r} is {field.type} on the left and {other.type} on the right, and no "
+        "result column can hold both; cast one of them, or rename it and give on= a dictionary"
+    )
 
 
 def in_key_order(plain: pa.RecordBatch, bounds: Sequence[Bounds]) -> tuple[pa.RecordBatch, KeyIntervals]:

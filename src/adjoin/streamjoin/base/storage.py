@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from adjoin.arrow.copying import compact, plain_schema
+from adjoin.arrow.copying import compact
 from adjoin.arrow.row_sizes import row_bytes
 from adjoin.kernels.types import Array
 from adjoin.memory.budget import MemoryBudget
@@ -82,6 +82,14 @@ class Written(NamedTuple):
     blocks: range
 
 
+class Notes(Protocol):
+    """Something that takes the memory of tuples."""
+
+    @property
+    def held_bytes(self) -> int:
+        """How much it takes now."""
+
+
 class Storage:
     """The tuples of all inputs in one budget: in memory, indexed by key, and in sorted blocks on disk.
 
@@ -102,6 +110,7 @@ class Storage:
         moments: Timestamps.
         counters: What has happened so far.
         input_bytes: Memory reserved for rows that arrive while the operator works; 0 until there are any.
+        notes: What else takes the memory of tuples.
     """
 
     def __init__(
@@ -109,7 +118,7 @@ class Storage:
     ) -> None:
         self.options = options
         self.budget = MemoryBudget(options.memory_bytes)
-        schemas = [plain_schema(schema) for schema in spec.schemas]
+        schemas = spec.stored
         self.plan = MemoryPlan(
             schemas,
             spec.are_points,
@@ -148,6 +157,7 @@ class Storage:
         self.reader = BlockReader(self.blocks, self.counters)
         self.moments = Moments()
         self.input_bytes = 0
+        self.notes: list[Notes] = []
         self._recalled: list[MemoryTuples] = []
         self.account()
 
@@ -237,6 +247,7 @@ class Storage:
 
     def _held_bytes(self) -> int:
         held = sum(tuples.held_bytes for tuples in self.inputs)
+        held += sum(notes.held_bytes for notes in self.notes)
         return held + max(tuples.merge_bytes for tuples in self.inputs)
 
     def _is_over(self) -> bool:

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,27 @@ class SpillFile:
         except OSError as error:
             raise StorageError(f"cannot write to {self._folder}: {error.strerror}") from error
         self.bytes = 0
+
+    @property
+    def descriptor(self) -> int:
+        """The open file, for kernels that read and write it."""
+        return self._file.fileno()
+
+    @property
+    def actual_bytes(self) -> int:
+        """What the system says that its size is."""
+        return os.fstat(self.descriptor).st_size
+
+    def spend(self, begin: int, end: int) -> None:
+        """Let the time pass that a kernel takes to read or write these bytes."""
+        self._spend(begin, end)
+
+    def cut(self, end: int) -> None:
+        """Release the disk space behind this offset."""
+        if end < self.bytes:
+            with suppress(OSError):
+                self._file.truncate(end)
+                self.bytes = end
 
     def append(self, block: Array) -> tuple[int, int]:
         """Append a block; returns its offset and checksum.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from adjoin.arrow.copying import plain_columns
+from adjoin.arrow.copying import plain_columns, plain_schema
 from adjoin.arrow.encodings import Orders
 from adjoin.errors import OptionError
 from adjoin.kernels.hashing import scatter
@@ -29,6 +29,7 @@ class ManyInputs:
         graph: Which relations are joined with which.
         names: The names of the relations.
         schemas: Their schemas.
+        stored: The columns of each relation that are stored, in plain types.
         attributes: Of each relation, the edges whose keys are its join attributes: one for each attribute.
         schema: The schema of the results.
         shown: The columns of each relation that the results have.
@@ -53,6 +54,7 @@ class ManyInputs:
         self.names: Sequence[str] = self.graph.names
         self.described = {"on": [edge.text for edge in self.graph.edges]}
         self.schemas: Sequence[pa.Schema] = tuple(relations.values())
+        self.stored: Sequence[pa.Schema] = [plain_schema(schema) for schema in self.schemas]
         self._attribute_of: list[dict[Edge, int]] = []
         self.attributes: list[list[Edge]] = []
         for number in range(len(self.schemas)):

@@ -1,12 +1,12 @@
 """Tuples in memory, in the order of their keys."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from adjoin.kernels.intervals import merge_runs, overlap_ranges, sweep_clock
+from adjoin.kernels.intervals import JOIN_BIT, merge_runs, overlap_ranges, sweep_clock
 from adjoin.kernels.search import are_among, entries_in_slot, expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
@@ -29,7 +29,7 @@ class Run:
         high: Upper ends; the same array where intervals are points.
         reach: The greatest upper end up to each entry; the same array as `low` where they are points.
         place: Where the tuple of each entry is; negative once it is gone.
-        joined: The join bit: whether it had a match since the clock last passed.
+        joined: The join bit: whether it had a match since the clock last passed; and marks of the caller.
         gone: How many entries are gone.
     """
 
@@ -87,7 +87,7 @@ class OrderedIndex:
         return sum(len(run) for run in self._runs)
 
     def add(self, low: Array, high: Array, place: Array, joined: Array | None = None) -> None:
-        """Add tuples in the order of their lower ends; join bits are 0 unless given."""
+        """Add tuples in the order of their lower ends; join bits and marks are 0 unless given."""
         joined = np.zeros(len(low), np.uint8) if joined is None else joined
         self._runs[1] = self._merged(self._runs[1], self._run(low, high, place, joined))
         if len(self._runs[1]) > max(_LEAST_RECENT, len(self._runs[0]) // _RECENT_SHARE):
@@ -122,9 +122,9 @@ class OrderedIndex:
                 if not self._are_points:
                     stays &= run.high[at] >= low[owner]
                 owner, at = owner[stays], at[stays]
-                run.joined[at] = 1
+                run.joined[at] |= JOIN_BIT
                 if len(at):
-                    yield Matches(owner, run.place[at], run.low[at])
+                    yield Matches(owner, run.place[at], run.low[at], run.joined, at)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -200,12 +200,22 @@ class OrderedIndex:
 
     def places(self, entries: "Entries") -> tuple[Array, Array, Array]:
         """Places, lower and upper ends of these entries, ordered by lower ends."""
+        return self.states(entries)[:3]
+
+    def states(self, entries: "Entries") -> tuple[Array, Array, Array, Array]:
+        """Places, lower and upper ends, join bits and marks of these entries, ordered by lower ends."""
         parts = [
-            (run.place[at], run.low[at], run.high[at]) for run, at in zip(self._runs, entries, strict=True)
+            (run.place[at], run.low[at], run.high[at], run.joined[at])
+            for run, at in zip(self._runs, entries, strict=True)
         ]
-        place, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        place, low, high, joined = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         order = argsort_keys(low)
-        return place[order], low[order], high[order]
+        return place[order], low[order], high[order], joined[order]
+
+    def marked(self, mark: int) -> "Entries":
+        """Every tuple with this mark."""
+        first, second = (np.flatnonzero((run.place >= 0) & (run.joined & mark > 0)) for run in self._runs)
+        return Entries(first, second)
 
     def remove(self, entries: "Entries") -> None:
         """Remove these tuples."""
@@ -260,6 +270,17 @@ class OrderedIndex:
         first, second = (np.flatnonzero(run.place >= 0) for run in self._runs)
         return Entries(first, second)
 
+    def filtered(self, is_wanted: Callable[[Array], Array], limit: int) -> "Entries":
+        """Every tuple whose place is wanted; the function gets at most `limit` places at a time."""
+        found = []
+        for run in self._runs:
+            there = [np.empty(0, np.int64)]
+            for begin in range(0, len(run), limit):
+                at = np.flatnonzero(run.place[begin : begin + limit] >= 0) + begin
+                there.append(at[is_wanted(run.place[at])])
+            found.append(np.concatenate(there))
+        return Entries(*found)
+
     def check_invariants(self) -> None:
         """Raise AssertionError if the index contradicts itself."""
         for run in self._runs:
@@ -289,11 +310,15 @@ class Matches:
         owner: The interval of each pair.
         place: The place of its entry.
         low: The lower end of its entry.
+        joined: Join bits and marks of all entries in its run.
+        at: Which of them is that of its entry.
     """
 
     owner: Array
     place: Array
     low: Array
+    joined: Array
+    at: Array
 
 
 class Entries(NamedTuple):

@@ -12,6 +12,8 @@ from adjoin.streamjoin.memory.ordered_index import Entries, OrderedIndex
 from adjoin.streamjoin.memory.row_store import places_of, row_store
 
 ARRIVED = "_adjoin_arrived"
+TIME = "_adjoin_time"
+"""The columns of a stored tuple with the moment of its arrival, and with its time, if that is bounded."""
 
 
 def tuple_schema(plain: pa.Schema) -> pa.Schema:
@@ -84,10 +86,20 @@ class MemoryTuples:
         """Rows as stored tuples."""
         return pa.RecordBatch.from_arrays([pa.array(arrived), *batch.columns], schema=self.schema)
 
-    def add(self, stored: pa.RecordBatch, keys: KeyIntervals, *, densely: bool = False) -> None:
-        """Add tuples in the order of the first attribute's lower ends; there must be memory for them."""
+    def add(
+        self,
+        stored: pa.RecordBatch,
+        keys: KeyIntervals,
+        *,
+        densely: bool = False,
+        marks: Array | None = None,
+    ) -> None:
+        """Add tuples in the order of the first attribute's lower ends; there must be memory for them.
+
+        The index of that attribute keeps their marks, if they have any.
+        """
         place = self.store.put_densely(stored) if densely else self.store.put(stored)
-        self.index.add(*keys[0], place)
+        self.index.add(*keys[0], place, marks)
         for index, (low, high) in zip(self.indexes[1:], keys[1:], strict=True):
             order = argsort_keys(low)
             index.add(low[order], high[order], place[order])

@@ -1,0 +1,1 @@
+"""What a join of two inputs needs to return all results of the rows so far."""
