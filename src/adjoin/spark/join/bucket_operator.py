@@ -89,7 +89,8 @@ class BucketOperator:
             side = entry.kind
             rows, numbers = rows_of(entry, value, self._options, request["expired"][side])
             self._operator.load(SIDES[side], rows, numbers, np.isin(numbers, matched[side]))
-        self._operator.next_row_number = request["next_row"]
+        self._operator.skip_row_numbers(request["next_row"])
+        self._operator.newly_matched()  # they are in the log
         self._token = request["token"]
         self._facts(0)
 
@@ -116,7 +117,7 @@ class BucketOperator:
         packs = list(packs_of(turn.packs(chunk), chunk.sizes, self._options.schemas[side]))
         batches = punctual(iter(packs), self._options.watermarked[side], turn.late[side])
         rows = join_batches(batches)
-        self._operator.next_row_number = chunk.first
+        self._operator.skip_row_numbers(chunk.first)
         results.write(self._operator.push(SIDES[side], rows))
         return sum(pack.num_rows for pack in packs) - rows.num_rows
 

@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from adjoin.arguments import duration, key_pairs, local_path, names, whole_number
+from adjoin.arguments import key_pairs, local_path, names, time_span, whole_number
 from adjoin.errors import OptionError
 from adjoin.keys.predicate import Distance
 from adjoin.memory.budget import parse_bytes
@@ -96,7 +97,7 @@ def join(
     Example:
         >>> # orders = spark.readStream... .withWatermark("ordered_at", "10 minutes"); payments likewise
         >>> # times = ("ordered_at", "paid_at")
-        >>> # adjoin.join(orders, payments, on="order_id", time=times, before="0 s", after="1 hour", how="left")
+        >>> # adjoin.join(orders, payments, "order_id", "left", time=times, before="0 s", after="1 hour")
     """
     _check_frames(left, right)
     options = _options(left, right, on, how, time, before, after, within, between, suffix)
@@ -121,7 +122,7 @@ def _check_frames(left: DataFrame, right: DataFrame) -> None:
     for side, df in zip(SIDES, (left, right), strict=True):
         if not isinstance(df, DataFrame):
             raise OptionError(
-                f"{side} is a {type(df).__name__}; join takes Spark DataFrames, and adjoin.DINER Arrow batches"
+                f"{side} is a {type(df).__name__}: join takes Spark DataFrames, adjoin.DINER Arrow batches"
             )
     if left.isStreaming != right.isStreaming:
         raise OptionError(
@@ -163,13 +164,19 @@ def _options(
         within=within,
         between=between,
         time=time,
-        before=None if before is None else duration("before", before),
-        after=None if after is None else duration("after", after),
+        before=_span("before", before),
+        after=_span("after", after),
         watermarked=(_watermarked(left), _watermarked(right)),
         suffix=suffix,
         memory_bytes=0,
         spill=None,
     )
+
+
+def _span(option: str, given: datetime.timedelta | str | None) -> datetime.timedelta | None:
+    if given is None:
+        return None
+    return datetime.timedelta(microseconds=math.floor(time_span(option, given) * 10**6))
 
 
 def _watermarked(df: DataFrame) -> str | None:

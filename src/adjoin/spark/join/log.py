@@ -2,8 +2,8 @@
 
 The log is in Spark's state store, in few large values:
 
-    meta          the token of the last micro-batch, its watermark, and a list of the entries of the log
-    log[number]   an entry: packs of rows as they arrived, or the numbers of rows that found a partner
+    meta                the token of the last micro-batch, its watermark, and a list of the log's entries
+    log[number, part]   a part of an entry: packs of rows as they arrived, or numbers of matched rows
 
 Entries are removed whole once all their rows have expired, and rewritten once most of them have.
 """
@@ -22,19 +22,21 @@ FORMAT = 1
 MATCHED = (2, 3)
 """In place of a side: numbers of rows of the left, of the right, that have found a partner."""
 _MOST_MATCHED = 64
+_PART_BYTES = 128 << 10
+"""Values are stored in parts of this size: Java copies larger ones several times slower."""
 
 
 class Values(Protocol):
-    """Values by number, in the state store."""
+    """The parts of values, in the state store."""
 
-    def get(self, number: int) -> bytes:
-        """The value with this number."""
+    def get(self, number: int, part: int) -> bytes:
+        """A part of the value with this number."""
 
-    def put(self, number: int, value: bytes) -> None:
-        """Set the value with this number."""
+    def put(self, number: int, part: int, value: bytes) -> None:
+        """Set a part of a value."""
 
-    def remove(self, number: int) -> None:
-        """Remove the value with this number."""
+    def remove(self, number: int, part: int) -> None:
+        """Remove a part of a value."""
 
 
 @dataclass(frozen=True)
@@ -161,15 +163,16 @@ class Log:
     def add(self, value: bytes, **facts: Any) -> None:
         """Append an entry."""
         entry = Entry(number=self.meta.next_entry, bytes=len(value), **facts)
-        self._values.put(entry.number, value)
+        self._put(entry, value)
         self.meta.next_entry += 1
         self.meta.entries.append(entry)
 
     def replace(self, entry: Entry, value: bytes, **facts: Any) -> None:
         """Rewrite an entry, which keeps its number."""
         at = self.meta.entries.index(entry)
+        self._remove_values(entry)
         self.meta.entries[at] = replace(entry, bytes=len(value), **facts)
-        self._values.put(entry.number, value)
+        self._put(self.meta.entries[at], value)
 
     def expire(self, before: Sequence[int | None]) -> None:
         """Remove entries whose rows have all expired.
@@ -213,13 +216,21 @@ class Log:
 
     def _remove(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            self._values.remove(entry.number)
+            self._remove_values(entry)
         gone = {entry.number for entry in entries}
         self.meta.entries = [entry for entry in self.meta.entries if entry.number not in gone]
 
+    def _put(self, entry: Entry, value: bytes) -> None:
+        for part in _parts(entry):
+            self._values.put(entry.number, part, value[part * _PART_BYTES : (part + 1) * _PART_BYTES])
+
+    def _remove_values(self, entry: Entry) -> None:
+        for part in _parts(entry):
+            self._values.remove(entry.number, part)
+
     def value(self, entry: Entry) -> bytes:
         """The value of an entry."""
-        return self._values.get(entry.number)
+        return b"".join(self._values.get(entry.number, part) for part in _parts(entry))
 
     def rows(self) -> Iterator[tuple[Entry, bytes]]:
         """The entries with rows, in their order."""
@@ -233,6 +244,11 @@ class Log:
             numbers = np.frombuffer(self.value(entry), np.int64)
             found[MATCHED.index(entry.kind)].append(numbers)
         return [np.unique(np.concatenate([np.empty(0, np.int64), *some])) for some in found]
+
+
+def _parts(entry: Entry) -> range:
+    """The parts in which the value of an entry is stored."""
+    return range(-(-entry.bytes // _PART_BYTES))
 
 
 def _is_gone(entry: Entry, before: Sequence[int | None]) -> bool:

@@ -83,7 +83,7 @@ class JoinProcessor(StatefulProcessor):
         """Declare the state."""
         self._handle = handle
         self._meta = handle.getValueState("meta", "value binary")
-        self._entries = handle.getMapState("log", "number bigint", "value binary")
+        self._entries = handle.getMapState("log", "number bigint, part int", "value binary")
 
     def handleInputRows(  # noqa: N802 (Spark's name)
         self,
@@ -98,7 +98,7 @@ class JoinProcessor(StatefulProcessor):
     def handleExpiredTimer(  # noqa: N802 (Spark's name)
         self,
         key: Any,
-        timerValues: TimerValues,
+        timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
         """The watermark has moved."""
@@ -189,6 +189,7 @@ class JoinProcessor(StatefulProcessor):
         expired = expired_at(self._options, watermark)
         for entry in log.mostly_expired(expired):
             side = entry.kind
+            assert self._options.time is not None
             rows, numbers = rows_of(entry, log.value(entry), self._options, expired[side])
             pack = rows.serialize().to_pybytes()
             times = _valid_times(rows, self._options.time[side])
@@ -208,17 +209,17 @@ class _StateValues:
     def __init__(self, state: Any) -> None:
         self._state = state
 
-    def get(self, number: int) -> bytes:
-        found = self._state.getValue((number,))
+    def get(self, number: int, part: int) -> bytes:
+        found = self._state.getValue((number, part))
         if found is None:
             raise CorruptionError(f"the checkpoint's state of the join lacks entry {number} of its log")
         return bytes(found[0])
 
-    def put(self, number: int, value: bytes) -> None:
-        self._state.updateValue((number,), (value,))
+    def put(self, number: int, part: int, value: bytes) -> None:
+        self._state.updateValue((number, part), (value,))
 
-    def remove(self, number: int) -> None:
-        self._state.removeKey((number,))
+    def remove(self, number: int, part: int) -> None:
+        self._state.removeKey((number, part))
 
 
 def _chunks(packs: list[Pack]) -> Iterator[list[Pack]]:
