@@ -1,7 +1,5 @@
 """A session whose state store is set up for joins of streams."""
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,7 +13,7 @@ STATE_STORE = {
 
 
 @pytest.fixture
-def stateful(spark: SparkSession) -> Iterator[SparkSession]:
+def stateful(spark: SparkSession) -> SparkSession:
     """The session of all tests, with RocksDB in bounded memory."""
     session = spark.newSession()
     for name, value in STATE_STORE.items():

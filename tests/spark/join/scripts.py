@@ -3,14 +3,17 @@
 import datetime
 import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,7 +21,8 @@ import adjoin
 
 BEGIN = 1_767_225_600_000_000
 """The first of January 2026, in microseconds."""
-IDLE, RESTART = "idle", "restart"
+IDLE, RESTART, KILL, FAIL = "idle", "restart", "kill", "fail"
+"""Nothing arrives; the query restarts; operators are killed; the next micro-batch fails in the sink."""
 SCHEMA = "side string, k long, t timestamp, v long"
 _ARROW = pa.schema(
     [("side", pa.string()), ("k", pa.int64()), ("t", pa.timestamp("us", "UTC")), ("v", pa.int64())]
@@ -27,7 +31,7 @@ _ARROW = pa.schema(
 Row = tuple[int | None, int | None, int]
 """A key, a time in microseconds and a number."""
 Step = tuple[Sequence[Row], Sequence[Row]] | str
-"""The rows of both sides in a micro-batch, or IDLE or RESTART."""
+"""The rows of both sides in a micro-batch, or what happens between two of them."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Player:
     joined: Callable[[DataFrame, DataFrame], DataFrame]
     returned: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
     files: int = 0
+    fails: bool = False
 
     def play(self, script: Sequence[Step]) -> list[Counter[Any]]:
         """What the sink holds after each step that is not a restart."""
@@ -96,10 +101,19 @@ class Player:
                 if step == RESTART:
                     query.stop()
                     query = self._start()
+                elif step == KILL:
+                    kill_operators()
+                elif step == FAIL:
+                    self.fails = True
+                if step in {RESTART, KILL, FAIL}:
                     continue
-                if step != IDLE:
+                if not isinstance(step, str):
                     self._add(*step)
-                query.processAllAvailable()
+                try:
+                    query.processAllAvailable()
+                except StreamingQueryException:
+                    query = self._start()
+                    query.processAllAvailable()
                 held.append(Counter(row for rows in self.returned.values() for row in rows))
         finally:
             query.stop()
@@ -120,6 +134,9 @@ class Player:
 
     def _keep(self, df: DataFrame, batch: int) -> None:
         self.returned[batch] = [tuple(row) for row in df.collect()]
+        if self.fails:
+            self.fails = False
+            raise RuntimeError("the micro-batch fails after its rows have reached the sink")
 
     def _add(self, left: Sequence[Row], right: Sequence[Row]) -> None:
         rows = [dict(zip(_ARROW.names, ("l", *row), strict=True)) for row in left]
@@ -130,6 +147,23 @@ class Player:
         os.utime(path, (1_700_000_000 + self.files,) * 2)
         path.rename(self.directory / "in" / path.name)
         self.files += 1
+
+
+def operators() -> list[int]:
+    """The processes that hold operators."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if b"adjoin.spark.join.operator_process" in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def kill_operators() -> None:
+    """Kill all processes that hold operators."""
+    for process in operators():
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def random_case(chance: random.Random, hows: Sequence[str]) -> Case:

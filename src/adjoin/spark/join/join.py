@@ -25,6 +25,7 @@ from adjoin.spark.join.operator_client import DIRECTORY_SETTING
 from adjoin.spark.join.options import PRESERVED, SIDES, JoinOptions
 from adjoin.spark.join.packs import PACK_SCHEMA, Packer
 from adjoin.spark.join.processor import TICKET_SCHEMA, JoinProcessor
+from adjoin.spark.join.query_end import clean_up_after
 from adjoin.spark.join.results import ResultReader
 from adjoin.spark.metrics.metrics import REPORT_FIELD, next_name, observe_reports
 from adjoin.spark.naming import by_place, column, comparison, found_name, refuse_repeated
@@ -260,10 +261,12 @@ def _joined_streams(
     result: StructType,
 ) -> DataFrame:
     keys = bucket_keys(routing.count)
+    home = os.path.join(options.spill or tempfile.gettempdir(), f"adjoin-{os.geteuid()}")
+    clean_up_after(left, home)
     processor = JoinProcessor(
         options,
         {key: bucket for bucket, key in enumerate(keys)},
-        os.path.join(options.spill or tempfile.gettempdir(), f"adjoin-{os.geteuid()}"),
+        home,
         _digest(options),
         has_timers=options.can_expire,
     )

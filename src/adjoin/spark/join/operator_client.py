@@ -1,11 +1,12 @@
 """A task's connection to the process that holds the operator of its bucket; starts it if there is none."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +18,15 @@ from adjoin.spark import operator_home
 from adjoin.spark.join.frames import Frames, connect
 from adjoin.spark.join.log import Log
 from adjoin.spark.join.options import JoinOptions
+from adjoin.spark.join.query_end import unmark
 from adjoin.spark.join.turn import Times
 
 DIRECTORY_SETTING = "spark.adjoin.spill.dir"
 _PROGRAM = "adjoin.spark.join.operator_process"
 _START_SECONDS = 120.0
 _POLL_SECONDS = 0.02
+START_AGAIN_SECONDS = 5.0
+"""A process waits this long for the one before it to end."""
 
 
 class Done(NamedTuple):
@@ -153,20 +157,53 @@ def operator_of(home: str, operator: str, bucket: int, options: JoinOptions) -> 
     except OSError as error:
         raise operator_home.refused(home, error, DIRECTORY_SETTING) from error
     try:
-        connection = connect(held.path, bucket) or _started(held.path, bucket)
-        with connection:
+        unmark(held.path)
+        with _connected(held.path, bucket) as connection:
             yield OperatorClient(Frames(connection), options)
     except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        words = _last_words(held.path, bucket)
         raise StorageError(
-            "the process that holds the operator has died; run the micro-batch again"
+            f"the process that holds the operator has died{words}; start the query again"
         ) from error
     finally:
         os.close(held.descriptor)
 
 
-def _started(directory: str, bucket: int) -> Any:
-    """Start the process of a bucket, and connect to it."""
-    with open(os.path.join(directory, f"{bucket}.log"), "ab") as output:
+def _connected(directory: str, bucket: int) -> socket.socket:
+    """A connection to the process of a bucket, which is started if necessary; it may be about to end."""
+    until = time.monotonic() + _START_SECONDS
+    start_at = 0.0
+    while time.monotonic() < until:
+        connection = connect(directory, bucket)
+        if connection is not None:
+            with suppress(EOFError, OSError):
+                Frames(connection).receive()  # it serves us
+                return connection
+            connection.close()
+        elif time.monotonic() > start_at:
+            _start(directory, bucket)
+            start_at = time.monotonic() + START_AGAIN_SECONDS
+        time.sleep(_POLL_SECONDS)
+    raise StorageError(
+        f"the process that holds the operator of a bucket does not start{_last_words(directory, bucket)}"
+    )
+
+
+def _last_words(directory: str, bucket: int) -> str:
+    """The end of what a process has written to its log."""
+    with suppress(OSError), open(_log_of(directory, bucket), encoding="utf-8", errors="replace") as log:
+        lines = log.read().strip().splitlines()
+        return f" ({lines[-1][:300]})" if lines else ""
+    return ""
+
+
+def _log_of(directory: str, bucket: int) -> str:
+    return os.path.join(directory, f"{bucket}.log")
+
+
+def _start(directory: str, bucket: int) -> None:
+    """Start the process of a bucket."""
+    with open(_log_of(directory, bucket), "wb") as output:
         # Through a shell that exits at once: the process has no parent that would have to wait for it.
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", sys.executable, "-m", _PROGRAM, directory, str(bucket)],
@@ -177,14 +214,3 @@ def _started(directory: str, bucket: int) -> Any:
             start_new_session=True,
             check=False,
         )
-    until = time.monotonic() + _START_SECONDS
-    while time.monotonic() < until:
-        connection = connect(directory, bucket)
-        if connection is not None:
-            return connection
-        time.sleep(_POLL_SECONDS)
-    with open(os.path.join(directory, f"{bucket}.log"), encoding="utf-8", errors="replace") as output_file:
-        last = output_file.read()[-500:]
-    raise StorageError(
-        f"the process that holds the operator of a bucket does not start: {last or 'no output'}"
-    )

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -20,11 +21,13 @@ from adjoin.errors import AdjoinError
 from adjoin.memory.heap import return_freed_memory
 from adjoin.spark.join.bucket_operator import BucketOperator
 from adjoin.spark.join.frames import Frames, bind
+from adjoin.spark.join.operator_client import START_AGAIN_SECONDS
 from adjoin.spark.join.options import JoinOptions
 from adjoin.spark.join.turn import received
 from adjoin.spark.page_memory import sweeper
 
 _LOOK_SECONDS = 1.0
+_POLL_SECONDS = 0.01
 
 
 class OperatorProcess:
@@ -57,6 +60,7 @@ class OperatorProcess:
 
     def _serve(self, task: Frames) -> None:
         """Serve a task, whose first message has the options of the join."""
+        task.send({"serves": self._bucket})
         options = JoinOptions.from_json(task.receive()[0]["options"])
         try:
             while True:
@@ -113,9 +117,13 @@ def main(directory: str, bucket: int) -> None:
     if not sweeper.is_at(directory, descriptor):
         return
     alone = os.open(os.path.join(directory, f"{bucket}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    with suppress(BlockingIOError):
-        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        OperatorProcess(directory, bucket, descriptor).serve()
+    until = time.monotonic() + START_AGAIN_SECONDS
+    while time.monotonic() < until:
+        with suppress(BlockingIOError):
+            fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            OperatorProcess(directory, bucket, descriptor).serve()
+            return
+        time.sleep(_POLL_SECONDS)
 
 
 if __name__ == "__main__":
