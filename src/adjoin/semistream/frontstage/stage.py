@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from adjoin.arguments import share
+from adjoin import arguments
 from adjoin.arrow.copying import plain_columns, take_rows
 from adjoin.arrow.encodings import Orders, can_be_numbered, declared_values
 from adjoin.arrow.row_sizes import sizes_of
@@ -79,10 +79,11 @@ class FrontStaged(SemiStreamOperator):
     ) -> None:
         super().__init__()
         require_master(master)
-        front = share("front", front)
+        front = arguments.share("front", front)
         if front == 1:
             raise OptionError("front=1 leaves nothing to the join behind; give a share less than 1")
-        pages: PageMemory = options.get("pages") or PageMemory()
+        given = arguments.kind("pages", options.get("pages"), PageMemory)
+        pages: PageMemory = PageMemory() if given is None else given
         part = pages.part("front")
         make: Callable[..., SemiStreamJoin] = self.behind
         self._join = make(master, on, how, memory, **{**options, "pages": pages})

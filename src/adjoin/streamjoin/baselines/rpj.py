@@ -87,7 +87,7 @@ class RPJ(SpillingJoin):
         name = type(self).__name__
         spec = hashed_inputs(name, left, right, on, within, between, suffix, columns)
         most, fewest = merge_blocks(fan_in)
-        fewest = least_outer or fewest
+        fewest = fewest if least_outer is None else least_outer
         options = SpillOptions(memory, block_bytes, most, fewest, max_new, wait_seconds, spill, clock, disk)
         storage = Storage(spec, options, MERGE_MEMORY)
         pairs = PairJoin(spec, storage)
