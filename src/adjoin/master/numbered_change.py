@@ -104,7 +104,9 @@ class NumberedChange:
             self._records.drop(*self._txn)
             raise
         if newer.revision != base.revision + 1:
-            raise ConflictError(f"another process committed change set {self._txn} at the same time")
+            raise ConflictError(
+                f"another process committed change set {self._txn} at the same time; run it again"
+            )
         return Settled(base, newer, False)
 
     def _committed(self) -> tuple[int, int] | None:

@@ -191,7 +191,7 @@ class AutoJoin(SemiStreamOperator):
         return self._join.schema_of(stream)
 
     def metrics(self) -> dict[str, Any]:
-        """Those of the current join, summed over all joins; also `algorithm`, `reason` and `choices`."""
+        """The metrics of all joins so far, added up; also `algorithm`, `reason` and `choices`."""
         now = self._join.metrics()
         return {
             **now,

@@ -112,7 +112,7 @@ class FrontStaged(SemiStreamOperator):
         return self._join.schema_of(stream)
 
     def metrics(self) -> dict[str, Any]:
-        """Those of the join behind, for both; of the cache `front_hits`, `front_keys` and `front_bytes`."""
+        """The metrics of the join behind, for both; also `front_hits`, `front_keys` and `front_bytes`."""
         behind = self._join.metrics()
         return {
             "front_bytes": 0,
@@ -150,7 +150,7 @@ class FrontStaged(SemiStreamOperator):
     def offer(self, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer of the join behind; False if there is no room. See `SSIJ.offer`.
 
-        They do not pass the cache.
+        They bypass the cache.
         """
         self._check_open()
         self._check_batch(batch)
@@ -292,6 +292,7 @@ def FrontStage(behind: type[SemiStreamJoin]) -> type[FrontStaged]:  # noqa: N802
     name = f"FrontStaged{behind.__name__}"
     options = signature(behind)
     facts = {
+        "__module__": __name__,
         "__doc__": _document(behind, options),
         "__signature__": options.replace(
             parameters=[*options.parameters.values(), signature(FrontStaged).parameters["front"]]

@@ -44,7 +44,7 @@ class HashMergeJoin(SpillingJoin):
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
         fan_in: Maximum number of runs merged at a time (F); by default 10, fewer in a small memory.
         max_outer: Refused: the size of a merge is its fan-in.
-        within, between: Refused: this join matches equal keys alone.
+        within, between: Refused: this join matches equal keys only.
         suffix: Appended to a right column whose name the left has too.
         columns: Columns to keep in the results, whose order does not change; all by default.
         block_bytes, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
