@@ -114,9 +114,9 @@ class TupleCache:
 
     How it works: rows are packed into slots, each an Arrow record batch, and a hash table knows the place of
     every key. Counters that fade tell how often each key was wanted recently, cached or not. New rows fill
-    one slot after the other; when the memory is used up, they compete with the rows of one slot after the other,
-    and the keys that were wanted most stay. How often the last of these was wanted is the threshold for new
-    keys.
+    one slot after the other; when the memory is used up, they compete with the rows of one slot after the
+    other, and the keys that were wanted most stay. How often the last of these was wanted is the threshold
+    for new keys.
 
     Args:
         schema: The columns of the rows, the encoded key (int64) first.
