@@ -35,7 +35,7 @@ INPUT_SHARE = 1 / 10
 _DIRECTORY_SHARE, _LEAST_CHUNKS, _DIRECTORY_COPIES = 1 / 128, 2, 2
 """The directories of blocks in memory; two copies while they are scanned."""
 _TASK_SHARE, _LEAST_TASK_BYTES = 1 / 64, 8 << 10
-_RECALLED_BYTES = 160
+_RELOADED_BYTES = 160
 """How much larger a row may be when it comes back from disk, with two more columns."""
 STAMP_BYTES = 8
 """Of a stored tuple: its moment of arrival."""
@@ -254,7 +254,7 @@ class MemoryPlan:
     def _not_for_rows(self, side: int) -> int:
         """The part of a slot that is not for rows: metadata, the keys of a row, and how much it may grow."""
         key_bytes = 8 if self.are_points[side][0] else 16
-        return message_overhead(tuple_schema(self.plain[side])) + key_bytes + _RECALLED_BYTES
+        return message_overhead(tuple_schema(self.plain[side])) + key_bytes + _RELOADED_BYTES
 
     @cached_property
     def _slot_notes_bytes(self) -> int:
