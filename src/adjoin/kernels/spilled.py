@@ -14,7 +14,6 @@ from adjoin.kernels.types import Array
 _LEAST = np.iinfo(np.int64).min
 _GREATEST = np.iinfo(np.int64).max
 _LEAST_UNSIGNED = np.uint64(1 << 63)
-NO_MARKS = -1
 
 
 class Rows(NamedTuple):
@@ -195,30 +194,29 @@ def join_pages(
 
 @kernel
 def leaving_tuples(
-    slots: Array, pages: Loaded, before: Array, after: Array, skips: Any, has_time: bool
+    count: int, pages: Loaded, has_time: bool, is_bounded: bool, before: int, skips: Any
 ) -> tuple[Array, Array]:
-    """The tuples without one of these marks whose time is at least `after` and less than `before`, by slot.
+    """The tuples in the first slots that have none of these marks and have not expired yet.
 
-    Without times, all that have none of these marks.
+    If `is_bounded`, only those with a time less than `before`.
 
     Returns:
         The slot and the place in the slot of each.
     """
     total = 0
-    for i in range(len(slots)):
-        total += pages.rows[slots[i]]
+    for slot in range(count):
+        total += pages.rows[slot]
     found_slots = np.empty(total, np.int32)
     places = np.empty(total, np.int32)
     found = 0
-    for i in range(len(slots)):
-        slot = slots[i]
+    for slot in range(count):
         times = (pages.base[slot] + pages.time[slot]) >> 3 if has_time else 0
         for at in range(pages.rows[slot]):
             if pages.arena[pages.marks[slot] + at] & skips:
                 continue
             if has_time:
                 time = pages.words[times + at]
-                if time < after[i] or time >= before[i]:
+                if time < pages.least[slot] or (is_bounded and time >= before):
                     continue
             found_slots[found] = slot
             places[found] = at

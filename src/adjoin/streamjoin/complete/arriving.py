@@ -20,7 +20,7 @@ from adjoin.streamjoin.base.phases import Placement
 from adjoin.streamjoin.base.result_builder import InSlots, Others, ResultBuilder, sizes_of
 from adjoin.streamjoin.base.spec import LEFT
 from adjoin.streamjoin.complete.match_log import MatchLog
-from adjoin.streamjoin.complete.pages import KEYLESS, MATCHED
+from adjoin.streamjoin.complete.pages import KEYLESS, MATCHED, NO_MARK
 from adjoin.streamjoin.complete.spec import CompleteInputs
 from adjoin.streamjoin.complete.storage import PagedStorage
 from adjoin.streamjoin.complete.time_bound import LEAST
@@ -28,7 +28,6 @@ from adjoin.streamjoin.disk.spill_file import SpillFile
 from adjoin.streamjoin.memory.row_store import places_of
 from adjoin.streamjoin.memory.tuples import ARRIVED
 
-_NOT_MARKED = np.uint8(0)
 _NO_TIMES: Array = np.empty(0, np.int64)
 _NO_WINDOW: Array = np.zeros(6, np.int64)
 MEMORY, DISK, KEEP = range(3)
@@ -250,7 +249,11 @@ class Arriving:
                 yield from self._unmatchable(self._order[~is_kept & (self._matched == 0)], is_due=True)
             stays &= is_kept
         if spec.preserved[side]:
-            yield from self._unmatchable(self._loose, is_due=False)
+            is_due = np.zeros(len(self._loose), bool)
+            if self._keep_from is not None:
+                is_due = self._time[self._loose] < self._keep_from
+            yield from self._unmatchable(self._loose[~is_due], is_due=False)
+            yield from self._unmatchable(self._loose[is_due], is_due=True)
         for begin, end in self._sections:
             kept = np.flatnonzero(stays[begin:end]) + begin
             rows = self._order[kept]
@@ -398,9 +401,7 @@ class _PageProbe:
 
 def skipped_marks(spec: CompleteInputs, side: int) -> np.uint8:
     """Tuples of a side with one of these marks match nothing."""
-    return (KEYLESS if spec.preserved[side] else _NOT_MARKED) | (
-        MATCHED if spec.leaves[side] else _NOT_MARKED
-    )
+    return (KEYLESS if spec.preserved[side] else NO_MARK) | (MATCHED if spec.leaves[side] else NO_MARK)
 
 
 def _reach_of_times(time: Array, window: Array) -> tuple[int, int]:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from adjoin.kernels.spilled import Loaded, leaving_tuples
+from adjoin.kernels.spilled import leaving_tuples
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Places
 from adjoin.streamjoin.base.result_builder import InSlots
 from adjoin.streamjoin.complete.arriving import Setting, alone
-from adjoin.streamjoin.complete.pages import MATCHED, Pages
+from adjoin.streamjoin.complete.pages import MATCHED, NO_MARK, Pages
 from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
 from adjoin.streamjoin.memory.ordered_index import Entries
 from adjoin.streamjoin.memory.row_store import places_of
@@ -107,9 +107,9 @@ class Expiry:
         """The tuples without a match that leave these pages."""
         some = entries[wave]
         loaded = pages.read(some)
-        bounds = np.full(len(wave), GREATEST if before is None else before)
-        all_slots = np.arange(len(wave), dtype=np.int32)
-        slots, places = leaving_tuples(all_slots, loaded, bounds, some["least"], MATCHED, before is not None)
+        slots, places = leaving_tuples(
+            len(wave), loaded, self._storage.has_time, before is not None, before or 0, MATCHED
+        )
         entries["unmatched"][wave] -= np.bincount(slots, minlength=len(wave)).astype(np.int32)
         self._settle(pages, entries, wave, before)
         others = InSlots(pages.landing.sides[pages.side], Places(slots, places))
@@ -128,23 +128,16 @@ class Expiry:
     # Rows that had a match.
 
     def matched(self, side: int) -> Iterator[Array]:
-        """The numbers of all tuples of a side that had a match."""
+        """The numbers of all tuples of a side that had a match and are kept."""
+        if self._spec.leaves[side] or not self._spec.marked[side]:
+            return
         tuples, pages = self._storage.inputs[side], self._storage.pages[side]
-        place = np.sort(tuples.index.places_in_order(tuples.index.marked(int(MATCHED))))
-        yield tuples.arrived_at(place)
+        yield tuples.arrived_at(np.sort(tuples.index.places_in_order(tuples.index.marked(int(MATCHED)))))
         for _, entries in pages.directory.scan():
             some = np.flatnonzero((entries["rows"] > 0) & (entries["unmatched"] < entries["rows"]))
             for wave in pages.waves(entries, some):
                 loaded = pages.read(entries[wave])
-                yield _numbers(pages, loaded, entries[wave])
-
-
-def _numbers(pages: Pages, loaded: Loaded, entries: Array) -> Array:
-    """The numbers of the tuples in these pages that had a match."""
-    slots = np.repeat(np.arange(len(entries), dtype=np.int32), entries["rows"])
-    ends = np.cumsum(entries["rows"])
-    places = (np.arange(len(slots)) - np.repeat(ends - entries["rows"], entries["rows"])).astype(np.int32)
-    chosen = np.flatnonzero(loaded.arena[loaded.marks[slots] + places] & MATCHED)
-    others = InSlots(pages.landing.sides[pages.side], Places(slots[chosen], places[chosen]))
-    found: Array = others.take([ARRIVED], 0, len(chosen))[0].to_numpy()
-    return found
+                slots, places = leaving_tuples(len(wave), loaded, self._storage.has_time, False, 0, NO_MARK)
+                had = np.flatnonzero(loaded.arena[loaded.marks[slots] + places] & MATCHED)
+                others = InSlots(pages.landing.sides[side], Places(slots[had], places[had]))
+                yield others.take([ARRIVED], 0, len(had))[0].to_numpy()

@@ -20,7 +20,7 @@ from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
 from adjoin.streamjoin.disk.spill_file import SpillFile
 from adjoin.streamjoin.memory.tuples import TIME
 
-MATCHED, KEYLESS = np.uint8(2), np.uint8(4)
+NO_MARK, MATCHED, KEYLESS = np.uint8(0), np.uint8(2), np.uint8(4)
 """Marks of a tuple: it had a match; it has no key, or for another reason matches nothing."""
 _KEYLESS_CLASS = np.uint8(255)
 

@@ -182,7 +182,9 @@ class CompleteJoin(SpillingJoin):
     def newly_matched(self) -> "NewlyMatched":
         """Which rows have had their first match since the last call, where that matters.
 
-        It matters for rows that are results if they have no partner, and for left rows of a semi join.
+        It matters for rows that are results if they have no partner, and for left rows of a semi join. The
+        first call returns those that are still kept; from then on, matches are recorded as they happen, also
+        those of rows that were never kept.
 
         Returns:
             For each side, their numbers, ascending.
@@ -204,9 +206,8 @@ class CompleteJoin(SpillingJoin):
         self._logs_matches = True
         for side, log in enumerate(setting.matches):
             log.start()
-            if setting.spec.marked[side]:
-                for numbers in expiry.matched(side):
-                    log.add(numbers)
+            for numbers in expiry.matched(side):
+                log.add(numbers)
 
     def load(self, side: str, batch: pa.RecordBatch, numbers: Array, matched: Array) -> None:
         """Put rows back without joining them; numbering continues after the greatest number.
