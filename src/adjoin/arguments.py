@@ -173,7 +173,7 @@ def exact_number(name: str, value: Any) -> Fraction:
         value = value.item()
     is_number = isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or abs(value) > _MOST_NUMBER:
-        raise OptionError(f"{name}={_short(value)} must be a finite number")
+        raise OptionError(f"{name}={shown(value)} must be a finite number")
     return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
 
 
