@@ -105,10 +105,10 @@ class Player:
                     kill_operators()
                 elif step == FAIL:
                     self.fails = True
-                if step in {RESTART, KILL, FAIL}:
-                    continue
-                if not isinstance(step, str):
+                elif not isinstance(step, str):
                     self._add(*step)
+                if isinstance(step, str) and step != IDLE:
+                    continue
                 try:
                     query.processAllAvailable()
                 except StreamingQueryException:
