@@ -5,7 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from adjoin.kernels.intervals import merge_runs, overlap_ranges, sweep_clock
+from adjoin.kernels.intervals import (
+    NOT_BEGUN,
+    do_overlap,
+    greatest_reach,
+    merge_runs,
+    overlap_pairs,
+    overlap_ranges,
+    segment_reach,
+    sweep_clock,
+)
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 SEEDS = range(12)
@@ -66,6 +75,114 @@ def run_of(random, rows, first_place, removed=0.3):
     place = first_place + np.arange(rows)
     place = np.where(random.random(rows) < removed, -place - 1, place)
     return low, high, place, random.integers(0, 2, rows).astype(np.uint8)
+
+
+def mixed_run(random, rows, removed=0.3):
+    """Short intervals with some long ones among them, and places of which some are negative."""
+    low, high, place, _ = run_of(random, rows, 0, removed)
+    high = np.where(random.random(rows) < 0.1, high + random.integers(0, 100, rows), high)
+    return low, high, place
+
+
+def assert_reach(high, place):
+    reach = segment_reach(high, place)
+    for at in range(len(high)):
+        segment = slice(at & (at + 1), at + 1)
+        there = high[segment][place[segment] >= 0]
+        assert reach[at] == (there.max() if len(there) else LEAST)
+    assert greatest_reach(reach) == max([LEAST, *high[place >= 0].tolist()])
+    return reach
+
+
+def assert_pairs(run, asked, most):
+    """All pairs come once, those of an interval together, and no more than `most` at a time."""
+    low, high, place = run
+    reach, found, row, at = assert_reach(high, place), [], 0, NOT_BEGUN
+    while row < len(asked[0]):
+        owner, entry, row, at = overlap_pairs(low, high, place, reach, *asked, row, at, most)
+        assert len(owner) == len(entry) <= most
+        assert len(owner) == most or row == len(asked[0]), "it stops only when there are as many as wanted"
+        found += zip(owner.tolist(), entry.tolist(), strict=True)
+    wanted = [
+        (number, entry)
+        for number, (first, last) in enumerate(zip(*asked, strict=True))
+        for entry in np.flatnonzero((low <= last) & (high >= first) & (place >= 0)).tolist()
+    ]
+    assert sorted(found) == wanted
+    assert [number for number, _ in found] == [number for number, _ in wanted]
+    overlapping = do_overlap(low, reach, *asked)
+    assert np.flatnonzero(overlapping).tolist() == sorted({number for number, _ in wanted})
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 1000])
+@pytest.mark.parametrize("longest", [1, 8, 100])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_overlap_pairs_are_those_that_overlap(seed, longest, most):
+    random = np.random.default_rng(seed)
+    run = mixed_run(random, int(random.integers(0, 70)), random.choice([0.0, 0.3, 1.0]))
+    assert_pairs(run, intervals(random, int(random.integers(0, 40)), longest=longest), most)
+
+
+@pytest.mark.parametrize(
+    ("run", "asked"),
+    [
+        (([], []), ([5], [9])),
+        (([5], [9]), ([], [])),
+        (([5], [9]), ([0, 10], [4, 20])),
+        (([5], [9]), ([0, 9], [5, 9])),
+        (([0, 1, 2], [100, 1, 2]), ([50], [60])),
+        (([LEAST, GREATEST], [LEAST, GREATEST]), ([LEAST, LEAST, GREATEST], [LEAST, GREATEST, GREATEST])),
+    ],
+)
+def test_overlap_pairs_of_edge_cases(run, asked):
+    low, high = (np.array(ends, np.int64) for ends in run)
+    asked = tuple(np.array(ends, np.int64) for ends in asked)
+    assert_pairs((low, high, np.arange(len(low))), asked, 100)
+
+
+class Counted:
+    """An array that counts the entries that are read."""
+
+    def __init__(self, array):
+        self.array = array
+        self.reads = 0
+
+    def __getitem__(self, at):
+        self.reads += 1
+        return self.array[at]
+
+
+def steps_and_pairs(low, high, asked):
+    """How many segments a search looks at, and how many pairs it finds."""
+    place = np.arange(len(low))
+    reach = Counted(segment_reach(high, place))
+    search = overlap_pairs.py_func
+    owner, *_ = search(low, high, place, reach, asked, asked, 0, NOT_BEGUN, 10**6)
+    return reach.reads, len(owner)
+
+
+@pytest.mark.parametrize(("share", "times"), [(0.01, 50), (0.01, 1000), (0.0001, 10_000_000)])
+def test_long_intervals_among_short_ones_cost_what_they_match(share, times):
+    random = np.random.default_rng(1)
+    rows, probes = 50_000, 500
+    low = np.sort(random.integers(0, 1 << 40, rows))
+    high = low + random.integers(0, (4 << 40) // rows, rows)
+    asked = np.sort(random.integers(0, 1 << 40, probes))
+    steps, pairs = steps_and_pairs(low, high, asked)
+    assert steps < 2 * probes * np.log2(rows)
+    long = random.choice(rows, int(share * rows), replace=False)
+    high[long] = low[long] + times * ((2 << 40) // rows)
+    more_steps, more_pairs = steps_and_pairs(low, high, asked)
+    added = more_pairs - pairs
+    assert added > probes / 4
+    assert more_steps < 2 * steps + 4 * np.log2(rows) * added
+
+
+def test_a_search_is_short_even_among_nested_intervals():
+    low, asked = np.arange(2_000), np.arange(3_800, 4_001, 10)
+    steps, pairs = steps_and_pairs(low, 4_000 - low, asked)
+    assert pairs == sum(min(4_000 - key, 1_999) + 1 for key in asked)
+    assert steps <= 2 * pairs + len(asked) * np.log2(2_000) ** 2 / 2
 
 
 @pytest.mark.parametrize("has_high", [True, False])
