@@ -13,20 +13,20 @@ NOT_BEGUN = -2
 
 
 @kernel
-def overlap_ranges(run_low: Array, run_reach: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """For each interval, the range of the run that may overlap it, as a begin and a count.
+def key_ranges(keys: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """For each interval, the range of the ascending keys that lie in it, as a begin and a count.
 
-    Both are sorted by their lower ends. `run_reach` is the running maximum of the upper ends in the run.
-    The search gallops forward from where the previous interval's range began.
+    The lower ends of the intervals ascend, too. The search gallops forward from where the previous
+    interval's range began.
     """
     rows = len(low)
     begin = np.empty(rows, np.int32)
     count = np.empty(rows, np.int32)
     at = 0
     for row in range(rows):
-        at = first_not_below_from(run_reach, low[row], at)
+        at = first_not_below_from(keys, low[row], at)
         begin[row] = at
-        count[row] = max(first_above_from(run_low, high[row], at) - at, 0)
+        count[row] = first_above_from(keys, high[row], at) - at
     return begin, count
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adjoin.kernels.intervals import do_overlap, greatest_reach, merge_runs, overlap_ranges, sweep_clock
+from adjoin.kernels.intervals import do_overlap, greatest_reach, key_ranges, merge_runs, sweep_clock
 from adjoin.kernels.search import are_among, entries_in_slot
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
@@ -52,7 +52,7 @@ class Run:
     def may_overlap(self, low: Array, high: Array) -> Array:
         """Whether each of these intervals, whose lower ends ascend, may overlap an entry."""
         if self.reach is self.low:
-            return overlap_ranges(self.low, self.low, low, high)[1] > 0
+            return key_ranges(self.low, low, high)[1] > 0
         found: Array = do_overlap(self.low, self.reach, low, high)
         return found
 

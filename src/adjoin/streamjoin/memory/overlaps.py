@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from adjoin.kernels.intervals import NOT_BEGUN, overlap_pairs, overlap_ranges, segment_reach
+from adjoin.kernels.intervals import NOT_BEGUN, key_ranges, overlap_pairs, segment_reach
 from adjoin.kernels.search import expand_part
 from adjoin.kernels.types import Array
 
@@ -58,7 +58,7 @@ def overlaps(entries: SortedEntries, low: Array, high: Array, limit: int) -> Ite
 def _overlapping_points(
     entries: SortedEntries, low: Array, high: Array, limit: int
 ) -> Iterator[tuple[Array, Array]]:
-    begin, count = overlap_ranges(entries.low, entries.low, low, high)
+    begin, count = key_ranges(entries.low, low, high)
     ends = np.cumsum(count, dtype=np.int64)
     for first in range(0, int(ends[-1]) if len(ends) else 0, limit):
         owner, at = expand_part(begin, ends, first, min(first + limit, int(ends[-1])))
