@@ -56,8 +56,9 @@ class DINER(CompleteJoin):
         [(1, 'pen', 7), (3, 'pad', 5)]
 
     Cost:
-        Time O(log n) to find the matches of a row among n in memory; the cleanup phase reads the blocks of
-        one input at most once for each time that it fills the memory with blocks of the other.
+        Time O(log n) to find the matches of a row among n in memory; in a range join O(log² n) for each match
+        at worst, however long some of the intervals are. The cleanup phase reads the blocks of one input at
+        most once for each time that it fills the memory with blocks of the other.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on
