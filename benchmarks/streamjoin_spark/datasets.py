@@ -1,8 +1,9 @@
-"""Inputs on disk: for every input a Parquet file per micro-batch, and the same rows as fixed-width records."""
+"""Inputs on disk: a Parquet file per input and micro-batch, and the same rows as fixed-width records."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +44,7 @@ class Inputs:
         return written_once(self.folder, self._write)
 
     def records(self) -> dict[str, Path]:
-        """The same rows, one file of fixed-width records for each input, for programs that read no Parquet."""
+        """The same rows, a file of fixed-width records per input, for programs that read no Parquet."""
         source = self.written()
 
         def write() -> None:
@@ -58,7 +59,12 @@ class Inputs:
 
     def _write(self) -> None:
         rng = np.random.default_rng(self.seed)
-        made = {"equality": _orders_and_payments, "band": _prices, "range": _points_and_spans, "chain": _chain}
+        made = {
+            "equality": _orders_and_payments,
+            "band": _prices,
+            "range": _points_and_spans,
+            "chain": _chain,
+        }
         for name, columns in made[self.case.shape](self.case, rng).items():
             _write_input(self.folder / name, name, columns, self.case, rng)
 
@@ -103,12 +109,12 @@ def _text(rows: int, width: int, rng: np.random.Generator) -> pa.StringArray:
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters))
 
 
-def _microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+def _microseconds(seconds: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     """Whole milliseconds, because that is what Flink's event times are, in microseconds."""
     return (_FIRST_SECOND * 1000 + np.floor(seconds * 1000).astype(np.int64)) * 1000
 
 
-def _arrivals(seconds: NDArray[np.float64], rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _arrivals(seconds: NDArray[np.floating[Any]], rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """The order in which events arrive: by their time, a little disturbed."""
     return np.argsort(seconds + rng.random(len(seconds)) * OUT_OF_ORDER_SECONDS, kind="stable")[:rows]
 

@@ -58,7 +58,6 @@ class Application:
         if reason := kind.missing():
             return {"failure": f"skipped: {reason}"}
         conf = {**_SHARED_CONF, **kind.conf, "spark.sql.shuffle.partitions": str(task.partitions)}
-        before = {name: self.spark.conf.get(name, None) for name in conf}
         for name, value in conf.items():
             self.spark.conf.set(name, value)
         try:
@@ -69,11 +68,8 @@ class Application:
             traceback.print_exc()
             return {"failure": (str(error).strip() or repr(error)).splitlines()[0][:200]}
         finally:
-            for name, value in before.items():
-                if value is None:
-                    self.spark.conf.unset(name)
-                else:
-                    self.spark.conf.set(name, value)
+            for name in conf:
+                self.spark.conf.unset(name)
 
     def measure(self, task: Task, kind: type[Contender]) -> dict[str, Any]:
         """Run the streams to their end."""
@@ -92,7 +88,7 @@ class Application:
         )
         query.awaitTermination()
         seconds = time.perf_counter() - began
-        check_plan_of(task.contender, kind.plan, query._jsq.explainInternal(False))  # type: ignore[attr-defined]
+        check_plan_of(task.contender, kind.plan, query._jsq.explainInternal(False))
         return {
             **_described(task, shape, query),
             "whole_seconds": seconds,
@@ -115,14 +111,15 @@ def _observed(frame: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _described(task: Task, shape: Shape, query: StreamingQuery) -> dict[str, Any]:
-    progress: list[StreamingQueryProgress] = query.recentProgress  # type: ignore[assignment]
+    progress: list[StreamingQueryProgress] = query.recentProgress
     with_rows = [each for each in progress if each.numInputRows]
     if len(with_rows) != task.warm_batches + task.batches:
         raise CheckError(f"{task.contender} ran {len(with_rows)} micro-batches with rows")
     steady = with_rows[task.warm_batches :]
     add, trigger = ([_seconds(each, of) for each in steady] for of in ("addBatch", "triggerExecution"))
-    tallies = [_tally(each) for each in progress]
-    state = [operator for operator in steady[-1].stateOperators]
+    # the last one is that of the micro-batches without rows, whose number depends on the contender
+    without_rows = sum((_tally(each) for each in progress if not each.numInputRows), Tally())
+    state = steady[-1].stateOperators
     return {
         "add_batch_seconds": statistics.median(add),
         "add_batch_seconds_max": max(add),
@@ -133,7 +130,7 @@ def _described(task: Task, shape: Shape, query: StreamingQuery) -> dict[str, Any
         "state_rows": sum(each.numRowsTotal for each in state),
         "state_memory_bytes": sum(each.memoryUsedBytes for each in state),
         "state_disk_bytes": sum(int(each.customMetrics.get("rocksdbSstFileSize", 0)) for each in state),
-        "tallies": [asdict(each) for each in tallies],
+        "tallies": [asdict(each) for each in (*map(_tally, with_rows), without_rows)],
         "metrics": {"triggers": [_seconds(each, "triggerExecution") for each in with_rows]},
     }
 

@@ -57,7 +57,15 @@ _EQUALITY = Shape(
         "payments": "order_id long, paid_at timestamp, payment_row long, payment_payload string",
     },
     condition=f"orders.order_id = payments.order_id AND {_bound('ordered_at', 'paid_at')}",
-    output=("order_id", "order_row", "ordered_at", "order_payload", "payment_row", "paid_at", "payment_payload"),
+    output=(
+        "order_id",
+        "order_row",
+        "ordered_at",
+        "order_payload",
+        "payment_row",
+        "paid_at",
+        "payment_payload",
+    ),
     rows=("order_row", "payment_row"),
     times={"orders": "ordered_at", "payments": "paid_at"},
 )

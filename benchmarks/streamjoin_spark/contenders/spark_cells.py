@@ -18,8 +18,8 @@ class Cells(Contender):
 
     name: ClassVar[str] = "spark cells"
     settings: ClassVar[str] = (
-        f"offers and intervals are exploded into cells of {_PRICE_CELL:g} and {_SPAN_CELL:,}, joined by cell and "
-        "filtered; else as `spark rocksdb v2`"
+        f"offers and intervals are exploded into cells of {_PRICE_CELL:g} and {_SPAN_CELL:,}, joined by cell "
+        "and filtered; else as `spark rocksdb v2`"
     )
     plan: ClassVar[PlanRule] = SparkJoin.plan
     conf: ClassVar[dict[str, str]] = RocksDB2.conf
@@ -33,7 +33,9 @@ class Cells(Contender):
 
     @staticmethod
     def _prices(inputs: Inputs) -> dict[str, DataFrame]:
-        cells = f"sequence(floor((price - {WITHIN}) / {_PRICE_CELL}), floor((price + {WITHIN}) / {_PRICE_CELL}))"
+        cells = (
+            f"sequence(floor((price - {WITHIN}) / {_PRICE_CELL}), floor((price + {WITHIN}) / {_PRICE_CELL}))"
+        )
         return {
             "offers": inputs["offers"].withColumn("cell", functions.explode(functions.expr(cells))),
             "bids": inputs["bids"].withColumn("cell", functions.expr(f"floor(price / {_PRICE_CELL})")),

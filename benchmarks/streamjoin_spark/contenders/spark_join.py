@@ -29,9 +29,7 @@ class SparkJoin(Contender):
         if len(inputs) > 2:
             return self._chain(inputs)
         (first, left), (second, right) = self.watermarked(inputs).items()
-        joined = left.alias(first).join(
-            right.alias(second), functions.expr(self.shape.condition)
-        )
+        joined = left.alias(first).join(right.alias(second), functions.expr(self.shape.condition))
         return joined.drop(functions.col(f"{second}.{self.shape.columns(second)[0]}"))
 
     def _chain(self, inputs: Inputs) -> DataFrame:
@@ -48,8 +46,8 @@ class RocksDB2(SparkJoin):
 
     name: ClassVar[str] = "spark rocksdb v2"
     settings: ClassVar[str] = (
-        "`left.join(right, condition)`, state format 2; RocksDB with changelog checkpoints, rows not counted, "
-        "block cache of 256 MB and write buffers of 64 MB for each store; heap of 8 GB"
+        "`left.join(right, condition)`, state format 2; RocksDB with changelog checkpoints, rows not "
+        "counted, block cache of 256 MB and write buffers of 64 MB for each store; heap of 8 GB"
     )
     conf: ClassVar[dict[str, str]] = {**ROCKSDB, f"{_JOIN}.stateFormatVersion": "2"}
 
