@@ -58,11 +58,11 @@ class Case:
 
     @property
     def state_rows(self) -> int:
-        """Rows that have to be kept at the end, by the time bound and what the watermark lags behind."""
+        """Rows that are kept at the end: the watermark is one micro-batch, and its delay, behind."""
         inputs = len(self.join.inputs)
         if not self.join.times:
             return inputs * self.all_batches * self.batch_rows
-        lag_seconds = 2 * self.batch_seconds + DELAY_SECONDS
+        lag_seconds = self.batch_seconds + DELAY_SECONDS
         return round((BOUND_SECONDS + 2 * lag_seconds) / self.batch_seconds * self.batch_rows)
 
     @property

@@ -52,7 +52,7 @@ _HEADINGS = (
     "range",
     "rows / s",
     "peak MB",
-    "of it Java",
+    "of which Java",
     "state memory MB",
     "state files MB",
     "checkpoint MB",
