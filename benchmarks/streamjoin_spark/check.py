@@ -1,6 +1,7 @@
 """The rows that must come out, from DuckDB, and whether they did."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,3 +59,11 @@ def agree(tallies: Iterable[tuple[str, list[Tally]]]) -> None:
         for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
             if one != other:
                 raise CheckError(f"micro-batch {number}: {first} returned {one}, {name} returned {other}")
+
+
+def check_conf(who: str, conf: Mapping[str, str], offsets: str) -> None:
+    """Reject a query that ran with other settings than its contender's, as far as its log of offsets tells."""
+    ran: dict[str, str] = json.loads(offsets.splitlines()[1])["conf"]
+    others = {name: ran[name] for name, value in conf.items() if ran.get(name, value) != value}
+    if others or not set(conf) & set(ran):
+        raise CheckError(f"{who}: the query ran with {others or ran} instead of {dict(conf)}")

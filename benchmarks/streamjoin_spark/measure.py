@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.spark import session
 from benchmarks.spark.check import CheckError, check_plan_of
 from benchmarks.spark.datasets import SCRATCH_PREFIX
-from benchmarks.streamjoin_spark.check import Tally
+from benchmarks.streamjoin_spark.check import Tally, check_conf
 from benchmarks.streamjoin_spark.contenders.catalogue import contender_class
 from benchmarks.streamjoin_spark.contenders.contender import Contender
 from benchmarks.streamjoin_spark.shapes import SHAPES, Shape
@@ -89,6 +89,7 @@ class Application:
         query.awaitTermination()
         seconds = time.perf_counter() - began
         check_plan_of(task.contender, kind.plan, query._jsq.explainInternal(False))
+        check_conf(task.contender, kind.conf, (checkpoint / "offsets" / "0").read_text())
         return {
             **_described(task, shape, query),
             "whole_seconds": seconds,

@@ -176,3 +176,12 @@ def test_contenders_must_agree_in_every_micro_batch_not_only_in_all():
     check.agree([("this", one), ("that", [*one])])
     with pytest.raises(CheckError, match="micro-batch 0: this returned"):
         check.agree([("this", one), ("that", other)])
+
+
+def test_a_query_that_ran_with_other_settings_is_rejected():
+    offsets = 'v1\n{"batchWatermarkMs": 0, "conf": {"format": "2", "more": "x"}}\n{"logOffset": 0}'
+    check.check_conf("it", {"format": "2", "not kept": "y"}, offsets)
+    with pytest.raises(CheckError, match="'format': '2'"):
+        check.check_conf("it", {"format": "4"}, offsets)
+    with pytest.raises(CheckError, match="it: the query ran with"):
+        check.check_conf("it", {"not kept": "y"}, offsets)
