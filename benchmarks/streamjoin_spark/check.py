@@ -62,7 +62,7 @@ def agree(tallies: Iterable[tuple[str, list[Tally]]]) -> None:
 
 
 def check_conf(who: str, conf: Mapping[str, str], offsets: str) -> None:
-    """Reject a query that ran with other settings than its contender's, as far as its log of offsets tells."""
+    """Reject a query that ran with other settings than its contender's, as its log of offsets tells."""
     ran: dict[str, str] = json.loads(offsets.splitlines()[1])["conf"]
     others = {name: ran[name] for name, value in conf.items() if ran.get(name, value) != value}
     if others or not set(conf) & set(ran):
