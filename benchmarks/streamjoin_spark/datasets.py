@@ -1,6 +1,7 @@
 """Inputs on disk: a Parquet file per input and micro-batch, and the same rows as fixed-width records."""
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class Inputs:
 
     def written(self) -> Path:
         """A folder with a folder of Parquet files for each input, written unless it exists."""
+        self._check_room()
         return written_once(self.folder, self._write)
 
     def records(self) -> dict[str, Path]:
@@ -56,6 +58,16 @@ class Inputs:
         target = self.folder.with_name(f"{self.folder.name}-records")
         written_once(target, write)
         return {name: target / f"{name}.records" for name in self.case.join.inputs}
+
+    def _check_room(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        rows = len(self.case.join.inputs) * self.case.all_batches * self.case.batch_rows
+        need, free = 2 * rows * ROW_BYTES, shutil.disk_usage(self.data).free  # Parquet files and records
+        if not self.folder.exists() and free < need:
+            raise SystemExit(
+                f"{self.folder} needs {need >> 20} MB of disk space, but only {free >> 20} MB are free: "
+                f"make room, use another folder with --data, or leave it out with --skip {self.case.setting}"
+            )
 
     def _write(self) -> None:
         rng = np.random.default_rng(self.seed)

@@ -33,8 +33,9 @@ Times are those of Spark's query progress: `addBatch` is the work on the rows, `
 micro-batch including offset and commit logs; the median of the micro-batches after the warm-up counts, and
 the median of the repetitions. Rows per second count all inputs; Flink knows no micro-batches, so its rate
 is that of the same rows after the same warm-up. Peak memory is that of all processes together, pages that
-several of them share counted once. State is what Spark's operators report for themselves: memory, and files
-of RocksDB. The checkpoint is measured when the query has ended.
+several of them share counted once; its growth is the median of the last quarter of the time against that of
+the quarter before, 1 where memory is flat. State is what Spark's operators report for themselves: memory,
+and files of RocksDB. The checkpoint is measured when the query has ended.
 
 Every contender runs in a process of its own; contenders take turns. Every micro-batch is checked as it is
 timed: the number of rows and two sums, one over the pairs of row numbers, one over a hash of all columns,
@@ -53,6 +54,7 @@ _HEADINGS = (
     "rows / s",
     "peak MB",
     "of which Java",
+    "growth",
     "state memory MB",
     "state files MB",
     "checkpoint MB",
@@ -142,18 +144,17 @@ def _line(group: list[Row]) -> str:
         *_with_range(group, "add_batch_seconds"),
         *_with_range(group, "trigger_seconds"),
         f"{statistics.median(rates):,.0f}" if rates else "",
-        *(
-            f"{max(numbers) / (1 << 20):,.0f}" if (numbers := _numbers(group, measure)) else ""
-            for measure in (
-                "peak_bytes",
-                "peak_java_bytes",
-                "state_memory_bytes",
-                "state_disk_bytes",
-                "checkpoint_bytes",
-            )
-        ),
+        _megabytes(group, "peak_bytes"),
+        _megabytes(group, "peak_java_bytes"),
+        _with_range(group, "memory_growth")[0],
+        *(_megabytes(group, f"{what}_bytes") for what in ("state_memory", "state_disk", "checkpoint")),
     ]
     return f"{start} | {' | '.join(cells)} |"
+
+
+def _megabytes(group: list[Row], measure: str) -> str:
+    numbers = _numbers(group, measure)
+    return f"{max(numbers) / (1 << 20):,.0f}" if numbers else ""
 
 
 def _with_range(group: list[Row], measure: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,8 +40,8 @@ def resident(root: int) -> Resident:
     return Resident(java, other)
 
 
-class Peak:
-    """The most memory at any time, looked at every second.
+class Watch:
+    """The memory at any time, looked at every second.
 
     Use it as a context manager around the life of the process.
     """
@@ -51,10 +50,9 @@ class Peak:
         self._root = root
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.most = Resident()
-        self.seconds = 0.0
+        self.seen: list[Resident] = []
 
-    def __enter__(self) -> "Peak":
+    def __enter__(self) -> "Watch":
         self._thread.start()
         return self
 
@@ -66,9 +64,7 @@ class Peak:
 
     def _watch(self) -> None:
         while not self._ended.wait(_SECONDS):
-            began = time.perf_counter()
-            self.most = max(self.most, resident(self._root), key=lambda each: each.all)
-            self.seconds += time.perf_counter() - began
+            self.seen.append(resident(self._root))
 
 
 def _with_descendants(root: int) -> Iterator[int]:

@@ -27,6 +27,7 @@ TABLE = Table(
         "checkpoint_bytes",
         "peak_bytes",
         "peak_java_bytes",
+        "memory_growth",
         "load_average",
         "failure",
         "metrics",

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.streamjoin_spark import resident
-from benchmarks.streamjoin_spark.child import run
+from benchmarks.streamjoin_spark.child import Done, run
 from benchmarks.streamjoin_spark.flink import install
+from benchmarks.streamjoin_spark.resident import Resident
 
 PARENT = """
 import subprocess, sys
@@ -26,6 +27,13 @@ def test_memory_of_a_process_includes_that_of_what_it_started():
         parent.communicate(b"")
     assert used.java == 0
     assert 100 << 20 < used.all < 160 << 20
+
+
+def test_peak_and_growth_are_those_of_what_was_seen():
+    seen = [Resident(java, 10) for java in (0, 900, 90, 90, 190, 190, 90, 90)]
+    memory = Done(0, "", "", seen).memory()
+    assert memory == {"peak_bytes": 910, "peak_java_bytes": 900, "memory_growth": 0.5}
+    assert Done(0, "", "", []).memory() == {"peak_bytes": 0, "peak_java_bytes": 0}
 
 
 def test_a_child_says_what_it_said_and_how_it_ended():

@@ -185,3 +185,9 @@ def test_a_query_that_ran_with_other_settings_is_rejected():
         check.check_conf("it", {"format": "4"}, offsets)
     with pytest.raises(CheckError, match="it: the query ran with"):
         check.check_conf("it", {"not kept": "y"}, offsets)
+
+
+def test_a_full_disk_is_reported_before_anything_is_written(tmp_path):
+    with pytest.raises(SystemExit, match="--skip band"):
+        Inputs(tmp_path, replace(CASES["band, band, random"], batch_rows=10**12), 1).written()
+    assert list(tmp_path.iterdir()) == []
