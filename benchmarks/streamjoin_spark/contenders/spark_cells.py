@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, functions
 
 from benchmarks.spark.contenders.contender import PlanRule
 from benchmarks.streamjoin_spark.contenders.contender import Contender, Inputs
-from benchmarks.streamjoin_spark.contenders.spark_join import RocksDB2, SparkJoin
+from benchmarks.streamjoin_spark.contenders.spark_join import RocksDB4, SparkJoin
 from benchmarks.streamjoin_spark.shapes import WITHIN
 
 _PRICE_CELL = 4 * WITHIN
@@ -19,10 +19,10 @@ class Cells(Contender):
     name: ClassVar[str] = "spark cells"
     settings: ClassVar[str] = (
         f"offers and intervals are exploded into cells of {_PRICE_CELL:g} and {_SPAN_CELL:,}, joined by cell "
-        "and filtered; else as `spark rocksdb v2`"
+        "and filtered; else as `spark rocksdb v4`"
     )
     plan: ClassVar[PlanRule] = SparkJoin.plan
-    conf: ClassVar[dict[str, str]] = RocksDB2.conf
+    conf: ClassVar[dict[str, str]] = RocksDB4.conf
 
     def join(self, inputs: Inputs) -> DataFrame:
         """Cut, join, filter."""

@@ -182,7 +182,7 @@ public final class StreamJoin {
         WatermarkStrategy<RowData> watermarks = WatermarkStrategy.<RowData>forBoundedOutOfOrderness(
                         Duration.ofSeconds(Long.parseLong(given.get("delay"))))
                 .withTimestampAssigner((row, before) -> row.getTimestamp(1, 3).getMillisecond())
-                .withWatermarkAlignment("inputs", Duration.ofMinutes(10), Duration.ofMillis(200));
+                .withWatermarkAlignment("inputs", Duration.ofMinutes(30), Duration.ofMillis(200));
         FileSource<RowData> source =
                 FileSource.forRecordStreamFormat(new Records(internal), new Path(given.get(name))).build();
         DataStream<RowData> rows = environment.fromSource(source, watermarks, name).returns(internal);
