@@ -14,6 +14,7 @@ from adjoin.streamjoin.base.parts import Cleanup, FlushPolicy, JoinSpec, Reactiv
 from adjoin.streamjoin.base.phases import SpillingJoin
 from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.complete.arriving import Arriving, Setting
+from adjoin.streamjoin.complete.cleaning import Cleaning
 from adjoin.streamjoin.complete.expiry import Expiry
 from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
 
@@ -48,6 +49,7 @@ class CompleteJoin(SpillingJoin):
         super().__init__(spec, storage, tuple_join, policy, reactive)
         self._setting = setting
         self._expiry = None if setting is None else Expiry(setting)
+        self._cleaning = None if setting is None else Cleaning(setting.spec, setting.storage)
         self._arriving: Arriving | None = None
         self._expiring: Bounds | None = None
         self._keep_from: list[int | None] = [None, None]
@@ -87,6 +89,8 @@ class CompleteJoin(SpillingJoin):
         while (part := self._arriving.next_part()) is not None:
             self._place(part)
         self._arriving = None
+        if self._cleaning is not None and self._cleaning.is_due:
+            self._cleaning.run()
 
     def _is_unfinished(self) -> bool:
         return super()._is_unfinished() or self._arriving is not None or self._expiring is not None
@@ -139,9 +143,11 @@ class CompleteJoin(SpillingJoin):
 
     def _expire(self) -> Iterator[pa.RecordBatch]:
         assert self._expiry is not None
+        assert self._cleaning is not None
         assert self._expiring is not None
         yield from self._expiry.run(self._expiring)
         self._expiring = None
+        self._cleaning.run()
 
     def keep_only(self, left_from: int | None, right_from: int | None) -> None:
         """From now on, rows with smaller times are joined when they are pushed, but not kept.
@@ -186,8 +192,8 @@ class CompleteJoin(SpillingJoin):
         self._check_between_calls()
         if not self._logs_matches:
             self._begin_log()
-        found = NewlyMatched(*(log.numbers() for log in setting.matches))
-        for log in setting.matches:
+        found = NewlyMatched(*(log.numbers() for log in setting.storage.matches))
+        for log in setting.storage.matches:
             log.clear()
         return found
 
@@ -197,7 +203,7 @@ class CompleteJoin(SpillingJoin):
         assert setting is not None
         assert expiry is not None
         self._logs_matches = True
-        for side, log in enumerate(setting.matches):
+        for side, log in enumerate(setting.storage.matches):
             log.start()
             for numbers in expiry.matched(side):
                 log.add(numbers)
@@ -205,7 +211,7 @@ class CompleteJoin(SpillingJoin):
     def load(self, side: str, batch: pa.RecordBatch, numbers: Array, matched: Array) -> None:
         """Put rows back without joining them; numbering continues after the greatest number.
 
-        What `keep_only` would not have kept is not kept either.
+        They are kept whatever `keep_only` says; `expire_rows` removes them like all others.
 
         Args:
             side: Their side.
@@ -236,7 +242,7 @@ class CompleteJoin(SpillingJoin):
             rows = self._piece_rows(side, rest)
             part = slice(begin, begin + rows)
             plain = plain_columns(rest.slice(0, rows))
-            self._arriving = Arriving(setting, side, plain, numbers[part], self._keep_from[side])
+            self._arriving = Arriving(setting, side, plain, numbers[part], None)
             self._arriving.skip(matched[part])
             yield from self._finish_arrival()
             begin += rows
@@ -255,14 +261,18 @@ class CompleteJoin(SpillingJoin):
             storage = self._setting.storage
             found["rows_on_disk"] = sum(pages.rows for pages in storage.pages)
             found["rows_kept"] = found["rows_in_memory"] + found["rows_on_disk"]
-            found["disk_bytes"] = storage.disk_bytes + sum(log.file_bytes for log in self._setting.matches)
+            found["disk_bytes"] = storage.disk_bytes
         return found
 
-    def _close(self) -> None:
-        super()._close()
-        if self._setting is not None:
-            for log in self._setting.matches:
-                log.close()
+    # Snapshots.
+
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "keep_from": self._keep_from, "logs_matches": self._logs_matches}
+
+    def _restore(self, facts: dict[str, Any]) -> None:
+        super()._restore(facts)
+        self._keep_from = facts["keep_from"]
+        self._logs_matches = facts["logs_matches"]
 
 
 class NewlyMatched(NamedTuple):
