@@ -59,6 +59,14 @@ class Arriving:
         batch: The rows, in plain types.
         numbers: The number of each.
         keep_from: Rows with a smaller time are not kept; None: all are.
+
+    Attributes:
+        side: Their side.
+        rows: How many there are.
+        setting: What they are joined with.
+        low, high: The key intervals of those that can match, as they are sorted.
+        time: Their times.
+        window: The window of their partners' times.
     """
 
     def __init__(
@@ -68,6 +76,7 @@ class Arriving:
         self._spec, self._storage = setting.spec, setting.storage
         self._numbers, self._keep_from = numbers, keep_from
         self._sizes = sizes_of(batch)
+        self.rows = batch.num_rows
         self._stage = MEMORY
         self._sort(batch)
         self._matched = np.zeros(len(self._order), np.uint8)

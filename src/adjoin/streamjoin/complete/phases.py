@@ -1,6 +1,8 @@
 """A spilling join of two inputs that can return all results of the rows so far."""
 
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +10,7 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import plain_columns
 from adjoin.arrow.encodings import is_plain
-from adjoin.errors import OptionError, SchemaError
+from adjoin.errors import AdjoinError, OptionError, SchemaError
 from adjoin.kernels.types import Array
 from adjoin.streamjoin.base.parts import Cleanup, FlushPolicy, JoinSpec, ReactiveWork, TupleJoin
 from adjoin.streamjoin.base.phases import SpillingJoin
@@ -51,7 +53,7 @@ class CompleteJoin(SpillingJoin):
         self._expiry = None if setting is None else Expiry(setting)
         self._cleaning = None if setting is None else Cleaning(setting.spec, setting.storage)
         self._arriving: Arriving | None = None
-        self._expiring: Bounds | None = None
+        self._expiring: deque[_Expiring] = deque()
         self._keep_from: list[int | None] = [None, None]
         self._logs_matches = False
 
@@ -72,12 +74,12 @@ class CompleteJoin(SpillingJoin):
         numbers = self._setting.storage.moments.many(rows) + np.arange(rows)
         self._arriving = Arriving(self._setting, side, plain_columns(piece), numbers, self._keep_from[side])
         yield from self._finish_arrival()
+        yield from self._expire()
 
     def _resume(self) -> Iterator[pa.RecordBatch]:
         yield from super()._resume()
         yield from self._finish_arrival()
-        if self._expiring is not None:
-            yield from self._expire()
+        yield from self._expire()
 
     def _finish_arrival(self) -> Iterator[pa.RecordBatch]:
         """Return the results of arriving rows, then keep them."""
@@ -88,12 +90,14 @@ class CompleteJoin(SpillingJoin):
             yield batch
         while (part := self._arriving.next_part()) is not None:
             self._place(part)
+        for expiring in self._expiring:
+            expiring.rows_ahead -= self._arriving.rows
         self._arriving = None
         if self._cleaning is not None and self._cleaning.is_due:
             self._cleaning.run()
 
     def _is_unfinished(self) -> bool:
-        return super()._is_unfinished() or self._arriving is not None or self._expiring is not None
+        return super()._is_unfinished() or self._arriving is not None or bool(self._expiring)
 
     def _begin_cleanup(self) -> Cleanup:
         if self._expiry is None:
@@ -137,17 +141,18 @@ class CompleteJoin(SpillingJoin):
         return self._alone(self._expire_after_arrivals(bounds))
 
     def _expire_after_arrivals(self, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        arriving = 0 if self._arriving is None else self._arriving.rows
+        self._expiring.append(_Expiring(self._buffer_rows + arriving, bounds))
         yield from self._arriving_phase()
-        self._expiring = bounds
-        yield from self._expire()
 
     def _expire(self) -> Iterator[pa.RecordBatch]:
-        assert self._expiry is not None
-        assert self._cleaning is not None
-        assert self._expiring is not None
-        yield from self._expiry.run(self._expiring)
-        self._expiring = None
-        self._cleaning.run()
+        """Remove what expires before the next row arrives."""
+        if self._expiry is None or self._cleaning is None:
+            return
+        while self._expiring and self._expiring[0].rows_ahead == 0:
+            yield from self._expiry.run(self._expiring[0].bounds)
+            self._expiring.popleft()
+            self._cleaning.run()
 
     def keep_only(self, left_from: int | None, right_from: int | None) -> None:
         """From now on, rows with smaller times are joined when they are pushed, but not kept.
@@ -158,13 +163,22 @@ class CompleteJoin(SpillingJoin):
             left_from: A time in the common unit, the finer one of both time columns; None: all are kept.
             right_from: The same for the right side.
         """
-        self._check_between_calls()
+        self._check_settled("keep_only")
         self._check_has_time("keep_only")
         self._keep_from[:] = _time("left_from", left_from), _time("right_from", right_from)
 
     def _check_has_time(self, method: str) -> None:
         if self._complete(method).spec.bound is None:
             raise OptionError(f"{method} compares times; name the time columns with time=")
+
+    def _check_settled(self, method: str) -> None:
+        """Raise an error if a call has not come to its end."""
+        self._check_open()
+        if self._busy or self._buffer or self._is_unfinished():
+            raise AdjoinError(
+                f"{method} comes between two calls; exhaust the results of the last one, and if it failed, "
+                "make another call that completes it, such as idle(0)"
+            )
 
     def _complete(self, method: str) -> Setting:
         if self._setting is None:
@@ -189,7 +203,7 @@ class CompleteJoin(SpillingJoin):
             For each side, their numbers, ascending.
         """
         setting = self._complete("newly_matched")
-        self._check_between_calls()
+        self._check_settled("newly_matched")
         if not self._logs_matches:
             self._begin_log()
         found = NewlyMatched(*(log.numbers() for log in setting.storage.matches))
@@ -220,7 +234,7 @@ class CompleteJoin(SpillingJoin):
             matched: Whether each has had a match.
         """
         self._complete("load")
-        self._check_between_calls()
+        self._check_settled("load")
         number = self._checked(side, batch)
         numbers, matched = np.asarray(numbers, np.int64), np.asarray(matched, bool)
         if numbers.shape != (batch.num_rows,) or matched.shape != (batch.num_rows,):
@@ -273,6 +287,14 @@ class CompleteJoin(SpillingJoin):
         super()._restore(facts)
         self._keep_from = facts["keep_from"]
         self._logs_matches = facts["logs_matches"]
+
+
+@dataclass
+class _Expiring:
+    """Rows with smaller times are to be removed as soon as the rows ahead have been joined."""
+
+    rows_ahead: int
+    bounds: Bounds
 
 
 class NewlyMatched(NamedTuple):

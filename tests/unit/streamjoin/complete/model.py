@@ -367,6 +367,12 @@ class Pair:
         assert self.join.next_row_number == self.model.next
         assert metrics["rows_kept"] >= sum(map(len, self.model.kept))
 
+    def __enter__(self) -> "Pair":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.join.close()
+
     def finish(self) -> None:
         assert counted(self.join.finish()) == self.model.finish()
         self.join.close()
