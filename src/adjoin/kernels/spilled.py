@@ -12,7 +12,6 @@ from adjoin.kernels.pages import find_buffers
 from adjoin.kernels.types import Array
 
 _LEAST = np.iinfo(np.int64).min
-_GREATEST = np.iinfo(np.int64).max
 _LEAST_UNSIGNED = np.uint64(1 << 63)
 
 
@@ -76,19 +75,36 @@ class Loaded(NamedTuple):
 
 
 @kernel
-def _plus(value: int, more: int) -> int:
-    """The sum, clipped to int64."""
+def _overflows(value: int, more: int) -> bool:
     total = value + more
-    if ((value ^ total) & (more ^ total)) < 0:
-        return _GREATEST if value > 0 else _LEAST
-    return total
+    return ((value ^ total) & (more ^ total)) < 0
+
+
+@kernel
+def _is_at_least(other: int, time: int, bound: int, more: int) -> bool:
+    """Whether other >= time + bound + more; the two numbers have the same sign."""
+    if _overflows(time, bound):
+        return bound < 0
+    if _overflows(time + bound, more):
+        return more < 0
+    return other >= time + bound + more
+
+
+@kernel
+def _is_at_most(other: int, time: int, bound: int, more: int) -> bool:
+    """Whether other <= time + bound + more; the two numbers have the same sign."""
+    if _overflows(time, bound):
+        return bound > 0
+    if _overflows(time + bound, more):
+        return more > 0
+    return other <= time + bound + more
 
 
 @kernel
 def _is_in_window(time: int, other: int, window: Array) -> bool:
-    if window[0] and other < _plus(_plus(time, window[1]), window[2]):
+    if window[0] and not _is_at_least(other, time, window[1], window[2]):
         return False
-    return not (window[3] and other > _plus(_plus(time, window[4]), window[5]))
+    return not (window[3] and not _is_at_most(other, time, window[4], window[5]))
 
 
 @kernel

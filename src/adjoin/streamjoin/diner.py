@@ -133,7 +133,7 @@ class DINER(CompleteJoin):
             )
             paged = PagedStorage(inputs, options)
             pairs = PairJoin(inputs, paged)
-            setting = Setting.of(inputs, paged, pairs.results, policy)
+            setting = Setting(inputs, paged, pairs.results, policy)
             super().__init__(inputs, paged, pairs, policy, ReactiveWork(), setting)
             return
         _check_early(results, how, (time, before, after))

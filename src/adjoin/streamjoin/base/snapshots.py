@@ -54,9 +54,9 @@ def dump(facts: dict[str, Any], spec: JoinSpec, storage: Storage) -> Iterator[tu
 
 
 def _values(spec: JoinSpec, storage: Storage) -> Iterator[tuple[str, bytes]]:
-    for side, tuples, written in zip(spec.names, storage.inputs, storage.blocks, strict=True):
-        for number in range(len(written)):
-            yield f"{side}/block/{number:09d}", written.dump(number)
+    for at, (side, tuples) in enumerate(zip(spec.names, storage.inputs, strict=True)):
+        for number, value in enumerate(storage.dump_spilled(at)):
+            yield f"{side}/block/{number:09d}", value
         for number, batch in enumerate(tuples.dump(storage.sizes.piece_rows)):
             yield f"{side}/tuples/{number:09d}", batch.serialize().to_pybytes()
     for number, (_, order) in enumerate(spec.orders.dump()):
@@ -111,10 +111,9 @@ class Snapshot:
 
     def load(self, spec: JoinSpec, storage: Storage) -> None:
         """Restore tuples and blocks."""
-        sides = zip(spec.names, storage.inputs, storage.blocks, strict=True)
-        for number, (side, tuples, written) in enumerate(sides):
+        for number, (side, tuples) in enumerate(zip(spec.names, storage.inputs, strict=True)):
             for value in self._all(f"{side}/block/"):
-                written.load(value)
+                storage.load_spilled(number, value)
             for value in self._all(f"{side}/tuples/"):
                 tuples.load(pa.ipc.read_record_batch(pa.py_buffer(value), tuples.dumped_schema))
             for index, hand in zip(tuples.indexes, self.facts["hands"][number], strict=True):

@@ -239,6 +239,15 @@ class Storage:
     def _move_together(self) -> bool:
         return any(tuples.close_up() for tuples in sorted(self.inputs, key=len, reverse=True))
 
+    def dump_spilled(self, side: int) -> Iterator[bytes]:
+        """What is on disk of an input, as values none of which is much larger than a block."""
+        blocks = self.blocks[side]
+        return (blocks.dump(number) for number in range(len(blocks)))
+
+    def load_spilled(self, side: int, value: bytes) -> None:
+        """Restore what `dump_spilled` returned."""
+        self.blocks[side].load(value)
+
     # The account.
 
     def account(self) -> None:

@@ -1,7 +1,6 @@
 """Rows that arrive: joined with the tuples in memory and with the pages of the other input, then kept."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +18,10 @@ from adjoin.streamjoin.base.parts import FlushPolicy
 from adjoin.streamjoin.base.phases import Placement
 from adjoin.streamjoin.base.result_builder import InSlots, Others, ResultBuilder, sizes_of
 from adjoin.streamjoin.base.spec import LEFT
-from adjoin.streamjoin.complete.match_log import MatchLog
 from adjoin.streamjoin.complete.pages import KEYLESS, MATCHED, NO_MARK
 from adjoin.streamjoin.complete.spec import CompleteInputs
 from adjoin.streamjoin.complete.storage import PagedStorage
 from adjoin.streamjoin.complete.time_bound import LEAST
-from adjoin.streamjoin.disk.spill_file import SpillFile
 from adjoin.streamjoin.memory.row_store import places_of
 from adjoin.streamjoin.memory.tuples import ARRIVED
 
@@ -42,22 +39,12 @@ class Setting(NamedTuple):
         storage: The tuples.
         results: Builds results.
         policy: Matches in memory are credited to it.
-        matches: Of each side, the rows that had their first match.
     """
 
     spec: CompleteInputs
     storage: PagedStorage
     results: ResultBuilder
     policy: FlushPolicy
-    matches: tuple[MatchLog, MatchLog]
-
-    @classmethod
-    def of(
-        cls, spec: CompleteInputs, storage: PagedStorage, results: ResultBuilder, policy: FlushPolicy
-    ) -> "Setting":
-        """The setting, with no match so far."""
-        logs = [MatchLog(storage.log_bytes, partial(SpillFile, storage.options.folder)) for _ in range(2)]
-        return cls(spec, storage, results, policy, (logs[0], logs[1]))
 
 
 class Arriving:
@@ -72,6 +59,14 @@ class Arriving:
         batch: The rows, in plain types.
         numbers: The number of each.
         keep_from: Rows with a smaller time are not kept; None: all are.
+
+    Attributes:
+        side: Their side.
+        rows: How many there are.
+        setting: What they are joined with.
+        low, high: The key intervals of those that can match, as they are sorted.
+        time: Their times.
+        window: The window of their partners' times.
     """
 
     def __init__(
@@ -81,6 +76,7 @@ class Arriving:
         self._spec, self._storage = setting.spec, setting.storage
         self._numbers, self._keep_from = numbers, keep_from
         self._sizes = sizes_of(batch)
+        self.rows = batch.num_rows
         self._stage = MEMORY
         self._sort(batch)
         self._matched = np.zeros(len(self._order), np.uint8)
@@ -145,7 +141,7 @@ class Arriving:
         if self._stage == DISK:
             yield from self._pages.run()
             if self._spec.marked[self.side]:
-                self.setting.matches[self.side].add(self._numbers[self._order[self._matched > 0]])
+                self._storage.matches[self.side].add(self._numbers[self._order[self._matched > 0]])
             self._stage = KEEP
 
     @property
@@ -208,7 +204,7 @@ class Arriving:
         if spec.marked[other]:
             first = np.flatnonzero(mark_first(marks, at, MATCHED))
             taken = others.chosen(first).take([ARRIVED], 0, len(first))
-            self.setting.matches[other].add(taken[0].to_numpy())
+            self._storage.matches[other].add(taken[0].to_numpy())
         if spec.emits_pairs:
             return chosen, self.setting.results.joined(side, self._batch, self._sizes, rows, others)
         if spec.how == "semi" and side == LEFT:
@@ -383,7 +379,7 @@ class _PageProbe:
         new = np.flatnonzero(has_new)
         if not len(new):
             return
-        entries["unmatched"][wave[new]] -= has_new[new].astype(np.int32)
+        self._pages.note_matches(entries, wave[new], has_new[new])
         written = entries[wave]
         if self._rows.setting.spec.leaves[self._pages.side]:
             is_gone = entries["unmatched"][wave[new]] == 0

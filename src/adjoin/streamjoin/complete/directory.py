@@ -70,7 +70,11 @@ class PageDirectory:
     def scan(self) -> Iterator[tuple[int, Array]]:
         """All entries, chunk by chunk, with the number of the chunk; report changes with `changed`."""
         for number in range(len(self._chunks)):
-            yield number, self._chunk(number)[: self._counts[number]]
+            yield number, self.entries(number)
+
+    def entries(self, number: int) -> Array:
+        """The entries of a chunk."""
+        return self._chunk(number)[: self._counts[number]]
 
     def changed(self, number: int, entries: Array) -> None:
         """Entries from `scan` have been modified in place."""
@@ -125,7 +129,7 @@ class PageDirectory:
         while left > count:
             number -= 1
             left -= self._counts[number]
-            entries = self._chunk(number)[: self._counts[number]]
+            entries = self.entries(number)
             entries["rows"][max(count - left, 0) :] = 0
             self.changed(number, entries)
 

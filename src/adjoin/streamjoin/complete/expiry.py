@@ -110,7 +110,7 @@ class Expiry:
         slots, places = leaving_tuples(
             len(wave), loaded, self._storage.has_time, before is not None, before or 0, MATCHED
         )
-        entries["unmatched"][wave] -= np.bincount(slots, minlength=len(wave)).astype(np.int32)
+        pages.note_matches(entries, wave, np.bincount(slots, minlength=len(wave)))
         self._settle(pages, entries, wave, before)
         others = InSlots(pages.landing.sides[pages.side], Places(slots, places))
         yield from alone(self._spec, pages.side, others, len(slots), self._limit_bytes)

@@ -154,8 +154,10 @@ class Landing:
         status, page = read_scans(plan.first, plan.last, 0, len(plan), reads)
         if status != READ:
             place = int(reads.offset[page])
-            if place + int(reads.length[page]) > file.actual_bytes:
-                raise CorruptionError(f"a spilled page at byte {place} was cut off; join the inputs again")
+            if int(reads.offset[-1] + reads.length[-1]) > file.actual_bytes:
+                raise CorruptionError(
+                    f"a spilled page at byte {place} or a later one was cut off; join the inputs again"
+                )
             raise StorageError(f"cannot read a spilled page at byte {place}: the device failed")
         if self._is_simulated:
             for first, length in zip(plan.first.tolist(), plan.blocks.tolist(), strict=True):

@@ -18,6 +18,9 @@ class MatchLog:
     Args:
         most_bytes: The memory for numbers.
         open_file: Opens the file once they need more.
+
+    Attributes:
+        has_started: Whether rows are recorded.
     """
 
     def __init__(self, most_bytes: int, open_file: Callable[[], SpillFile]) -> None:
@@ -25,17 +28,17 @@ class MatchLog:
         self._open_file = open_file
         self._file: SpillFile | None = None
         self._written = 0
-        self._has_started = False
+        self.has_started = False
         self._new: list[Array] = []
         self._new_bytes = 0
 
     def start(self) -> None:
         """From now on, rows are recorded."""
-        self._has_started = True
+        self.has_started = True
 
     def add(self, numbers: Array) -> None:
         """Record rows; if the disk is full, more of them than planned stay in memory."""
-        if len(numbers) and self._has_started:
+        if len(numbers) and self.has_started:
             self._new.append(numbers.astype(np.int64, copy=False))
             self._new_bytes += self._new[-1].nbytes
         if self._new_bytes > self._most_bytes:

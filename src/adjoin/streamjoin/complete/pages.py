@@ -1,18 +1,20 @@
 """Disk_i: the tuples of one input that are on disk, in sorted pages that are joined undecoded."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from adjoin.arrow.row_sizes import message_of, message_overhead, row_bytes
-from adjoin.errors import StorageError
+from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.cutting import cut_groups
 from adjoin.kernels.hashing import hash_ranges
 from adjoin.kernels.intervals import length_classes
 from adjoin.kernels.spilled import Loaded, page_times, write_pieces
 from adjoin.kernels.types import Array
 from adjoin.memory.arena import BLOCK_BYTES
+from adjoin.operators.portions import portions
 from adjoin.streamjoin.complete.directory import ENTRY, PageDirectory
 from adjoin.streamjoin.complete.landing import HIGH, LOW, Landing
 from adjoin.streamjoin.complete.space import Segments
@@ -46,6 +48,7 @@ class Pages:
     Attributes:
         directory: Where the pages are.
         rows: How many tuples are in them, including those that have expired in pages that are still there.
+        unmatched: How many of them had no match, and have not been returned.
     """
 
     def __init__(
@@ -68,6 +71,12 @@ class Pages:
         self.segments = segments
         self.landing = landing
         self.rows = 0
+        self.unmatched = 0
+
+    @property
+    def key_columns(self) -> int:
+        """How many of the columns are ends of key intervals."""
+        return 1 if self._are_points else 2
 
     @property
     def disk_bytes(self) -> int:
@@ -150,15 +159,15 @@ class Pages:
         keyless = classes[bounds[:-1]] == _KEYLESS_CLASS
         entries["low"][keyless], entries["reach"][keyless] = GREATEST, LEAST
 
-    def mark(self) -> tuple[int, int, tuple[Array, int, int]]:
+    def mark(self) -> "Mark":
         """The state to which `undo` returns."""
-        return len(self.directory), self.rows, self.segments.mark()
+        return Mark(len(self.directory), self.rows, self.unmatched, self.segments.mark())
 
-    def undo(self, mark: tuple[int, int, tuple[Array, int, int]]) -> None:
+    def undo(self, mark: "Mark") -> None:
         """Forget all pages that were written after this mark; none may have been dropped since."""
-        self.directory.cut(mark[0])
-        self.rows = mark[1]
-        self.segments.undo(mark[2])
+        self.directory.cut(mark.entries)
+        self.rows, self.unmatched = mark.rows, mark.unmatched
+        self.segments.undo(mark.segments)
 
     def _write(self, data: Array, entries: Array) -> None:
         """Write pages where there is room, and note them in the directory."""
@@ -173,6 +182,7 @@ class Pages:
             self.undo(mark)
             raise
         self.rows += int(entries["rows"].sum())
+        self.unmatched += int(entries["unmatched"].sum())
 
     def _write_pages(self, data: Array, entries: Array) -> None:
         ends = entries["place"] + entries["length"]
@@ -213,13 +223,51 @@ class Pages:
         if done < len(slots):
             raise StorageError("cannot write to the file of spilled pages: the device failed, or is full")
 
+    # Snapshots.
+
+    def dump(self, most_bytes: int) -> Iterator[bytes]:
+        """All pages with their entries, about `most_bytes` at a time."""
+        for _, entries in self.directory.scan():
+            there = entries[entries["rows"] > 0]
+            for begin, end in portions(there["length"], most_bytes):
+                some = there[begin:end]
+                yield len(some).to_bytes(8, "little") + some.tobytes() + self._bytes_of(some)
+
+    def _bytes_of(self, entries: Array) -> bytes:
+        ends = np.cumsum(entries["length"], dtype=np.int64)
+        data = np.empty(int(ends[-1]), np.uint8)
+        for end, entry in zip(ends.tolist(), entries, strict=True):
+            self._file.fill(int(entry["place"]), data[end - int(entry["length"]) : end])
+        return data.tobytes()
+
+    def load(self, dumped: bytes) -> None:
+        """Append pages that `dump` returned.
+
+        Raises:
+            CorruptionError: They are not the ones that were written.
+        """
+        count = int.from_bytes(dumped[:8], "little")
+        entries = np.frombuffer(dumped, ENTRY, count, 8).copy()
+        data = np.frombuffer(dumped, np.uint8, offset=8 + entries.nbytes)
+        begins = np.cumsum(entries["length"], dtype=np.int64) - entries["length"]
+        checksums = hash_ranges(data, begins, begins + entries["message"])
+        if not (checksums == entries["checksum"]).all():
+            raise CorruptionError("a page of the snapshot is damaged; take an older one")
+        self._write(data, entries)
+
     # Pages that are gone.
 
     def drop(self, entries: Array, chosen: Array) -> None:
         """These pages, given by the numbers of their entries in a chunk, are gone."""
         self.rows -= int(entries["rows"][chosen].sum())
+        self.unmatched -= int(entries["unmatched"][chosen].sum())
         self.segments.release(entries["place"][chosen], entries["length"][chosen])
-        entries["rows"][chosen] = 0
+        entries["rows"][chosen] = entries["unmatched"][chosen] = 0
+
+    def note_matches(self, entries: Array, chosen: Array, counts: Array) -> None:
+        """Tuples of these pages had their first match, or have been returned without one."""
+        entries["unmatched"][chosen] -= counts.astype(np.int32)
+        self.unmatched -= int(counts.sum())
 
     def cut(self) -> None:
         """Release the disk space behind the last page."""
@@ -235,9 +283,19 @@ class Pages:
         entries = [entries[entries["rows"] > 0] for _, entries in self.directory.scan()]
         there = np.concatenate([np.empty(0, ENTRY), *entries])
         assert self.rows == there["rows"].sum()
+        assert self.unmatched == there["unmatched"].sum()
         assert (there["unmatched"] <= there["rows"]).all()
         assert (there["unmatched"] >= 0).all()
         self.segments.check_invariants(there["place"], there["length"].astype(np.int64))
+
+
+class Mark(NamedTuple):
+    """The state of pages before some were written."""
+
+    entries: int
+    rows: int
+    unmatched: int
+    segments: tuple[Array, int, int]
 
 
 def _whole_blocks(sizes: Array) -> Array:

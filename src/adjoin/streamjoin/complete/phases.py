@@ -1,6 +1,8 @@
 """A spilling join of two inputs that can return all results of the rows so far."""
 
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,12 +11,13 @@ import pyarrow as pa
 from adjoin.arguments import whole_number
 from adjoin.arrow.copying import plain_columns
 from adjoin.arrow.encodings import is_plain
-from adjoin.errors import OptionError, SchemaError
+from adjoin.errors import AdjoinError, OptionError, SchemaError
 from adjoin.kernels.types import Array
 from adjoin.streamjoin.base.parts import Cleanup, FlushPolicy, JoinSpec, ReactiveWork, TupleJoin
 from adjoin.streamjoin.base.phases import SpillingJoin
 from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.complete.arriving import Arriving, Setting
+from adjoin.streamjoin.complete.cleaning import Cleaning
 from adjoin.streamjoin.complete.expiry import Expiry
 from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
 
@@ -49,8 +52,9 @@ class CompleteJoin(SpillingJoin):
         super().__init__(spec, storage, tuple_join, policy, reactive)
         self._setting = setting
         self._expiry = None if setting is None else Expiry(setting)
+        self._cleaning = None if setting is None else Cleaning(setting.spec, setting.storage)
         self._arriving: Arriving | None = None
-        self._expiring: Bounds | None = None
+        self._expiring: deque[_Expiring] = deque()
         self._keep_from: list[int | None] = [None, None]
         self._logs_matches = False
 
@@ -71,12 +75,12 @@ class CompleteJoin(SpillingJoin):
         numbers = self._setting.storage.moments.many(rows) + np.arange(rows)
         self._arriving = Arriving(self._setting, side, plain_columns(piece), numbers, self._keep_from[side])
         yield from self._finish_arrival()
+        yield from self._expire()
 
     def _resume(self) -> Iterator[pa.RecordBatch]:
         yield from super()._resume()
         yield from self._finish_arrival()
-        if self._expiring is not None:
-            yield from self._expire()
+        yield from self._expire()
 
     def _finish_arrival(self) -> Iterator[pa.RecordBatch]:
         """Return the results of arriving rows, then keep them."""
@@ -87,10 +91,14 @@ class CompleteJoin(SpillingJoin):
             yield batch
         while (part := self._arriving.next_part()) is not None:
             self._place(part)
+        for expiring in self._expiring:
+            expiring.rows_ahead -= self._arriving.rows
         self._arriving = None
+        if self._cleaning is not None and self._cleaning.is_due:
+            self._cleaning.run()
 
     def _is_unfinished(self) -> bool:
-        return super()._is_unfinished() or self._arriving is not None or self._expiring is not None
+        return super()._is_unfinished() or self._arriving is not None or bool(self._expiring)
 
     def _begin_cleanup(self) -> Cleanup:
         if self._expiry is None:
@@ -134,15 +142,18 @@ class CompleteJoin(SpillingJoin):
         return self._alone(self._expire_after_arrivals(bounds))
 
     def _expire_after_arrivals(self, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        arriving = 0 if self._arriving is None else self._arriving.rows
+        self._expiring.append(_Expiring(self._buffer_rows + arriving, bounds))
         yield from self._arriving_phase()
-        self._expiring = bounds
-        yield from self._expire()
 
     def _expire(self) -> Iterator[pa.RecordBatch]:
-        assert self._expiry is not None
-        assert self._expiring is not None
-        yield from self._expiry.run(self._expiring)
-        self._expiring = None
+        """Remove what expires before the next row arrives."""
+        if self._expiry is None or self._cleaning is None:
+            return
+        while self._expiring and self._expiring[0].rows_ahead == 0:
+            yield from self._expiry.run(self._expiring[0].bounds)
+            self._expiring.popleft()
+            self._cleaning.run()
 
     def keep_only(self, left_from: int | None, right_from: int | None) -> None:
         """From now on, rows with smaller times are joined when they are pushed, but not kept.
@@ -153,13 +164,22 @@ class CompleteJoin(SpillingJoin):
             left_from: A time in the common unit, the finer one of both time columns; None: all are kept.
             right_from: The same for the right side.
         """
-        self._check_between_calls()
+        self._check_settled("keep_only")
         self._check_has_time("keep_only")
         self._keep_from[:] = _time("left_from", left_from), _time("right_from", right_from)
 
     def _check_has_time(self, method: str) -> None:
         if self._complete(method).spec.bound is None:
             raise OptionError(f"{method} compares times; name the time columns with time=")
+
+    def _check_settled(self, method: str) -> None:
+        """Raise an error if a call has not come to its end."""
+        self._check_open()
+        if self._busy or self._buffer or self._is_unfinished():
+            raise AdjoinError(
+                f"{method} comes between two calls; exhaust the results of the last one, and if it failed, "
+                "make another call that completes it, such as idle(0)"
+            )
 
     def _complete(self, method: str) -> Setting:
         if self._setting is None:
@@ -190,11 +210,11 @@ class CompleteJoin(SpillingJoin):
             For each side, their numbers, ascending.
         """
         setting = self._complete("newly_matched")
-        self._check_between_calls()
+        self._check_settled("newly_matched")
         if not self._logs_matches:
             self._begin_log()
-        found = NewlyMatched(*(log.numbers() for log in setting.matches))
-        for log in setting.matches:
+        found = NewlyMatched(*(log.numbers() for log in setting.storage.matches))
+        for log in setting.storage.matches:
             log.clear()
         return found
 
@@ -204,7 +224,7 @@ class CompleteJoin(SpillingJoin):
         assert setting is not None
         assert expiry is not None
         self._logs_matches = True
-        for side, log in enumerate(setting.matches):
+        for side, log in enumerate(setting.storage.matches):
             log.start()
             for numbers in expiry.matched(side):
                 log.add(numbers)
@@ -212,7 +232,7 @@ class CompleteJoin(SpillingJoin):
     def load(self, side: str, batch: pa.RecordBatch, numbers: Array, matched: Array) -> None:
         """Put rows back without joining them; numbering continues after the greatest number.
 
-        What `keep_only` would not have kept is not kept either.
+        They are kept whatever `keep_only` says; `expire_rows` removes them like all others.
 
         Args:
             side: Their side.
@@ -221,7 +241,7 @@ class CompleteJoin(SpillingJoin):
             matched: Whether each has had a match.
         """
         self._complete("load")
-        self._check_between_calls()
+        self._check_settled("load")
         number = self._checked(side, batch)
         numbers, matched = np.asarray(numbers, np.int64), np.asarray(matched, bool)
         if numbers.shape != (batch.num_rows,) or matched.shape != (batch.num_rows,):
@@ -243,7 +263,7 @@ class CompleteJoin(SpillingJoin):
             rows = self._piece_rows(side, rest)
             part = slice(begin, begin + rows)
             plain = plain_columns(rest.slice(0, rows))
-            self._arriving = Arriving(setting, side, plain, numbers[part], self._keep_from[side])
+            self._arriving = Arriving(setting, side, plain, numbers[part], None)
             self._arriving.skip(matched[part])
             yield from self._finish_arrival()
             begin += rows
@@ -262,14 +282,26 @@ class CompleteJoin(SpillingJoin):
             storage = self._setting.storage
             found["rows_on_disk"] = sum(pages.rows for pages in storage.pages)
             found["rows_kept"] = found["rows_in_memory"] + found["rows_on_disk"]
-            found["disk_bytes"] = storage.disk_bytes + sum(log.file_bytes for log in self._setting.matches)
+            found["disk_bytes"] = storage.disk_bytes
         return found
 
-    def _close(self) -> None:
-        super()._close()
-        if self._setting is not None:
-            for log in self._setting.matches:
-                log.close()
+    # Snapshots.
+
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "keep_from": self._keep_from, "logs_matches": self._logs_matches}
+
+    def _restore(self, facts: dict[str, Any]) -> None:
+        super()._restore(facts)
+        self._keep_from = facts["keep_from"]
+        self._logs_matches = facts["logs_matches"]
+
+
+@dataclass
+class _Expiring:
+    """Rows with smaller times are to be removed as soon as the rows ahead have been joined."""
+
+    rows_ahead: int
+    bounds: Bounds
 
 
 class NewlyMatched(NamedTuple):

@@ -61,6 +61,11 @@ class Segments:
         self._open = int(free[0])
         self._filled = 0
 
+    def leave(self, segments: Array) -> None:
+        """If one of these segments is being filled, continue in another one."""
+        if self._open in segments:
+            self._open = _NONE
+
     def release(self, places: Array, lengths: Array) -> None:
         """Pages at these places are gone."""
         np.subtract.at(self.live, places // self.segment_bytes, lengths.astype(np.int64))

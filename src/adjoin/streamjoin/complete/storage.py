@@ -1,6 +1,6 @@
 """Where the tuples of both inputs are: in memory as far as one budget allows, the others in sorted pages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -15,10 +15,11 @@ from adjoin.streamjoin.base.sizes import ReactiveMemory
 from adjoin.streamjoin.base.storage import Storage, Written
 from adjoin.streamjoin.complete.directory import PageDirectory
 from adjoin.streamjoin.complete.landing import Landing
+from adjoin.streamjoin.complete.match_log import MatchLog
 from adjoin.streamjoin.complete.pages import Pages, page_schema
 from adjoin.streamjoin.complete.space import Segments
 from adjoin.streamjoin.complete.spec import CompleteInputs
-from adjoin.streamjoin.complete.time_bound import GREATEST
+from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
 from adjoin.streamjoin.disk.spill_file import SpillFile
 from adjoin.streamjoin.memory.tuples import TIME, tuple_schema
 
@@ -28,6 +29,8 @@ CHUNK_ROW_BYTES = 96
 _CHUNK_SHARES = 2
 _LEAST_SEGMENT_BYTES = 128 << 10
 _SEGMENT_SHARE = 1 / 64
+_PAGES, _MATCHES = b"p", b"m"
+"""Kinds of values in a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class PagedStorage(Storage):
         pages: The pages of each input (Disk_i).
         landing: Where pages are read to.
         chunk_rows: How many arriving rows are joined together.
-        log_bytes: The memory for the numbers of rows of a side that had their first match.
+        matches: Of each side, the rows that had their first match.
         least_times: No tuple of an input that is in memory has a smaller time.
     """
 
@@ -92,7 +95,9 @@ class PagedStorage(Storage):
             )
             for side, schema in enumerate(schemas)
         ]
-        self.log_bytes = sizes.task_bytes // 2
+        self.matches = tuple(
+            MatchLog(sizes.task_bytes // 2, partial(SpillFile, options.folder)) for _ in self.pages
+        )
         self.has_time = spec.bound is not None
         self.least_times = [GREATEST, GREATEST]
         self.notes.extend(self.pages)
@@ -101,7 +106,7 @@ class PagedStorage(Storage):
     @property
     def disk_bytes(self) -> int:
         """Size of all files."""
-        return sum(pages.disk_bytes for pages in self.pages)
+        return sum(pages.disk_bytes for pages in self.pages) + sum(log.file_bytes for log in self.matches)
 
     def write(self, leaving: Leaving) -> Written:
         """Move tuples from memory to disk, as pages.
@@ -115,7 +120,7 @@ class PagedStorage(Storage):
         rows = tuples.rows_at(place)
         mark = pages.mark()
         try:
-            for begin, end in self.blockfuls(side, row_bytes(rows)):
+            for begin, end in self.page_portions(side, rows):
                 part = slice(begin, end)
                 pages.append(rows.slice(begin, end - begin), low[part], high[part], marks[part])
         except BaseException:
@@ -128,6 +133,30 @@ class PagedStorage(Storage):
         self.account()
         return Written([low], range(0))
 
+    def page_portions(self, side: int, rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+        """Ranges begin..end-1 of tuples that are written at a time."""
+        return self.blockfuls(side, row_bytes(rows))
+
+    # Snapshots.
+
+    def dump_spilled(self, side: int) -> Iterator[bytes]:
+        """What is on disk of a side, and which rows had their first match, as values of limited size."""
+        for value in self.pages[side].dump(self.sizes.slot_bytes):
+            yield _PAGES + value
+        log = self.matches[side]
+        if log.has_started:
+            yield _MATCHES + log.numbers().tobytes()
+
+    def load_spilled(self, side: int, value: bytes) -> None:
+        """Restore what `dump_spilled` returned."""
+        kind, rest = value[:1], value[1:]
+        if kind == _PAGES:
+            self.pages[side].load(rest)
+        else:
+            self.matches[side].start()
+            self.matches[side].add(np.frombuffer(rest, np.int64))
+        self.least_times = [LEAST, LEAST]
+
     def note_times(self, side: int, stored: pa.RecordBatch) -> None:
         """These tuples will be kept in memory."""
         if self.has_time and stored.num_rows:
@@ -138,6 +167,8 @@ class PagedStorage(Storage):
         """Release files and memory."""
         for pages in self.pages:
             pages.close()
+        for log in self.matches:
+            log.close()
         self.landing.close()
         super().close()
 

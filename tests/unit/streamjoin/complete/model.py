@@ -259,6 +259,7 @@ class Pair:
         self.model = Model(how, bounds)
         self.clock = 1_000
         self.rows = [0, 0]
+        self.batches: list[list[pa.RecordBatch]] = [[], []]
         if bounds is not None:
             options |= {"time": ("t", "t"), "before": bounds[0], "after": bounds[1]}
         schemas = [self._batch(side, 0)[0].schema for side in (LEFT, RIGHT)]
@@ -297,7 +298,9 @@ class Pair:
             matched=np.zeros(rows, bool),
             is_due=np.zeros(rows, bool),
         )
-        return pa.record_batch(columns), seen
+        batch = pa.record_batch(columns)
+        self.batches[side].append(batch)
+        return batch, seen
 
     def push(self, side: int, rows: int) -> None:
         batch, seen = self._batch(side, rows)
@@ -320,12 +323,55 @@ class Pair:
     def newly_matched(self) -> None:
         assert [side.tolist() for side in self.join.newly_matched()] == self.model.newly_matched()
 
+    def restore(self) -> None:
+        """Continue in a new operator, from a snapshot."""
+        before, self.join = self.join, self.new()
+        self.join.restore(before.snapshot())
+        before.close()
+        self.check()
+
+    def rebuild(self) -> None:
+        """Continue in a new operator, into which the rows that are kept are loaded."""
+        if self.model.bounds is not None:
+            self.expire_rows(None, None)  # rows that are due are not put back
+        self.newly_matched()
+        self.join.close()
+        self.join = self.new()
+        for side, name in enumerate(("l", "r")):
+            kept = self.model.kept[side]
+            table = pa.Table.from_batches(self.batches[side], self.schemas[side]).take(pa.array(kept.row))
+            at = 0
+            for batch in table.combine_chunks().to_batches(max_chunksize=200):
+                part = slice(at, at + batch.num_rows)
+                assert batch[name].to_pylist() == kept.row[part].tolist()
+                self.join.load(SIDES[side], batch, kept.number[part], kept.matched[part])
+                at += batch.num_rows
+        if self.model.bounds is not None:
+            self.join.keep_only(*self.model.keep_from)
+        self.model.next = self.join.next_row_number
+        assert [len(side) for side in self.join.newly_matched()] == self._matched_now()
+        self.check()
+
+    def _matched_now(self) -> list[int]:
+        """How many rows the first call of `newly_matched` finds."""
+        marked, leaves = self.model.marked, self.model.leaves
+        return [
+            int(rows.matched.sum()) * (marked[side] and not leaves[side])
+            for side, rows in enumerate(self.model.kept)
+        ]
+
     def check(self) -> None:
         self.join.check_invariants()
         metrics = self.join.metrics()
         assert metrics["peak_bytes"] <= metrics["memory_bytes"]
         assert self.join.next_row_number == self.model.next
         assert metrics["rows_kept"] >= sum(map(len, self.model.kept))
+
+    def __enter__(self) -> "Pair":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.join.close()
 
     def finish(self) -> None:
         assert counted(self.join.finish()) == self.model.finish()

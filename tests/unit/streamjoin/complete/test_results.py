@@ -33,6 +33,10 @@ def play(pair: Pair, steps: int, most_rows: int) -> None:
             pair.keep_only(*limits)
         if random.random() < 0.3:
             pair.newly_matched()
+        if random.random() < 0.06:
+            pair.restore()
+        if random.random() < 0.06:
+            pair.rebuild()
         pair.clock += int(random.integers(0, 12))
     pair.finish()
 
