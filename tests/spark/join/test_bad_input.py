@@ -1,12 +1,14 @@
 """What is wrong is said by the call, with what to do about it."""
 
+from typing import Any
+
 import pytest
 
 import adjoin
 from adjoin import BudgetError, OptionError, SchemaError
 
 SCHEMA = "k long, t timestamp, name string"
-BOUND = {"time": ("t", "t"), "before": "0 s", "after": "1 hour"}
+BOUND: dict[str, Any] = {"time": ("t", "t"), "before": "0 s", "after": "1 hour"}
 
 
 @pytest.fixture
