@@ -20,10 +20,13 @@ class Join(Contender):
     function: ClassVar[str] = "join"
     settings: ClassVar[str] = (
         "`adjoin.join(left, right, on=..., memory=...)` with `time`, `before` and `after` where there is a "
-        "bound; heap of 2 GB; RocksDB with the settings of `spark rocksdb v2`"
+        "bound; heap of 2 GB; RocksDB with the settings of `spark rocksdb v2`, in bounded memory"
     )
     plan: ClassVar[PlanRule] = PlanRule(has=("TransformWithState",), lacks=("StreamingSymmetricHashJoin",))
-    conf: ClassVar[dict[str, str]] = ROCKSDB
+    conf: ClassVar[dict[str, str]] = {
+        **ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    }
     driver_memory: ClassVar[str] = "2g"
 
     @classmethod

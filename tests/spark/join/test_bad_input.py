@@ -47,12 +47,12 @@ def streams(stateful, tmp_path):
 )
 def test_wrong_arguments(streams, options, error, what):
     with pytest.raises(error, match=what):
-        adjoin.join(*streams, **{"on": "k", "memory": "8MB", **options})
+        adjoin.join(*streams[:2], **{"on": "k", "memory": "8MB", **options})  # type: ignore[misc]
 
 
 def test_what_is_not_a_dataframe(streams):
     with pytest.raises(OptionError, match=r"right is a list.*DINER"):
-        adjoin.join(streams[0], [], on="k")
+        adjoin.join(streams[0], [], on="k")  # type: ignore[arg-type]
 
 
 def test_a_stream_and_a_batch(spark, streams):
@@ -63,7 +63,7 @@ def test_a_stream_and_a_batch(spark, streams):
 def test_an_outer_join_without_watermark(stateful, tmp_path):
     stream = stateful.readStream.schema(SCHEMA).parquet(str(tmp_path))
     with pytest.raises(OptionError, match="withWatermark"):
-        adjoin.join(stream, stream.withWatermark("t", "1 s"), on="k", how="left", **BOUND)
+        adjoin.join(stream, stream.withWatermark("t", "1 second"), "k", "left", **BOUND)
 
 
 @pytest.mark.parametrize("name", ["providerClass", "rocksdb.boundedMemoryUsage"])
