@@ -47,7 +47,7 @@ def streams(stateful, tmp_path):
 )
 def test_wrong_arguments(streams, options, error, what):
     with pytest.raises(error, match=what):
-        adjoin.join(*streams[:2], **{"on": "k", "memory": "8MB", **options})  # type: ignore[misc]
+        adjoin.join(*streams[:2], **{"on": "k", "memory": "8MB", **options})
 
 
 def test_what_is_not_a_dataframe(streams):
@@ -70,4 +70,4 @@ def test_an_outer_join_without_watermark(stateful, tmp_path):
 def test_a_state_store_that_is_not_set_up(stateful, streams, name):
     stateful.conf.unset(f"spark.sql.streaming.stateStore.{name}")
     with pytest.raises(OptionError, match=rf"spark\.conf\.set.*{name}"):
-        adjoin.join(*streams, on="k")
+        adjoin.join(streams[0], streams[1], on="k")
