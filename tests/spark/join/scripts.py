@@ -50,14 +50,14 @@ class Case:
     after: int | None = 0
     delays: tuple[int | None, int | None] = (0, 0)
 
-    def of_adjoin(self, left: DataFrame, right: DataFrame, **options: Any) -> DataFrame:
+    def of_adjoin(self, left: DataFrame, right: DataFrame, spill: Path) -> DataFrame:
         """Our join."""
         bounds: dict[str, Any] = {}
         if self.before is not None or self.after is not None:
             bounds = {"time": ("lt", "rt"), "before": _span(self.before), "after": _span(self.after)}
-        return adjoin.join(left, right, on={"lk": "rk"}, how=self.how, memory="4MB", **bounds, **options)
+        return adjoin.join(left, right, on={"lk": "rk"}, how=self.how, memory="4MB", spill=spill, **bounds)
 
-    def of_spark(self, left: DataFrame, right: DataFrame) -> DataFrame:
+    def of_spark(self, left: DataFrame, right: DataFrame, _spill: Path) -> DataFrame:
         """Spark's own."""
         condition = "lk = rk"
         if self.before is not None:
@@ -87,7 +87,7 @@ class Player:
     spark: SparkSession
     directory: Path
     case: Case
-    joined: Callable[[DataFrame, DataFrame], DataFrame]
+    joined: Callable[[DataFrame, DataFrame, Path], DataFrame]
     returned: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
     files: int = 0
     fails: bool = False
@@ -102,7 +102,7 @@ class Player:
                     query.stop()
                     query = self._start()
                 elif step == KILL:
-                    kill_operators()
+                    kill_operators(self.directory)
                 elif step == FAIL:
                     self.fails = True
                 elif not isinstance(step, str):
@@ -126,7 +126,7 @@ class Player:
         for side, delay in zip("lr", self.case.delays, strict=True):
             df = stream.filter(F.col("side") == side).selectExpr(f"k {side}k", f"t {side}t", f"v {side}v")
             sides.append(df if delay is None else df.withWatermark(f"{side}t", f"{delay} milliseconds"))
-        result = self.joined(*sides)
+        result = self.joined(*sides, self.directory)
         names = [name for name in ("lk", "lt", "lv", "rk", "rt", "rv") if name in result.columns]
         shown = [f"unix_micros({name}) {name}" if name in ("lt", "rt") else name for name in names]
         writer = result.selectExpr(*shown).writeStream.foreachBatch(self._keep)
@@ -149,19 +149,20 @@ class Player:
         self.files += 1
 
 
-def operators() -> list[int]:
-    """The processes that hold operators."""
+def operators(spill: Path) -> list[int]:
+    """The processes that hold operators with this directory for what memory cannot hold."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if b"adjoin.spark.join.operator_process" in path.read_bytes():
+            command = path.read_bytes()
+            if b"adjoin.spark.join.operator_process" in command and f"{spill}/".encode() in command:
                 found.append(int(path.parent.name))
     return found
 
 
-def kill_operators() -> None:
-    """Kill all processes that hold operators."""
-    for process in operators():
+def kill_operators(spill: Path) -> None:
+    """Kill these processes."""
+    for process in operators(spill):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 

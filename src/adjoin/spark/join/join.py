@@ -112,8 +112,9 @@ def join(
     routing = Routing(options, count)
     if left.isStreaming:
         _check_stream(left, options)
-        joined = _joined_streams(left, right, options, routing, schema, result)
-        return observe_reports(joined, name or next_name(), None)
+        observed = name or next_name()
+        joined = _joined_streams(left, right, options, routing, schema, result, observed)
+        return observe_reports(joined, observed, None)
     joined = _joined_batches(left, right, options, routing, schema, result)
     around = MicroBatch.around(left)
     return observe_reports(joined, name or (next_name() if around is None else None), around)
@@ -259,6 +260,7 @@ def _joined_streams(
     routing: Routing,
     schema: pa.Schema,
     result: StructType,
+    name: str,
 ) -> DataFrame:
     keys = bucket_keys(routing.count)
     home = os.path.join(options.spill or tempfile.gettempdir(), f"adjoin-{os.geteuid()}")
@@ -267,7 +269,7 @@ def _joined_streams(
         options,
         {key: bucket for bucket, key in enumerate(keys)},
         home,
-        _digest(options),
+        _digest(name, options),
         has_timers=options.can_expire,
     )
     mode = "None" if options.watermarked == (None, None) else "EventTime"
@@ -289,5 +291,5 @@ def _joined_batches(
     return routed.mapInArrow(BatchJoin(options, schema).join, result)
 
 
-def _digest(options: JoinOptions) -> str:
-    return hashlib.sha256(repr(options.described()).encode()).hexdigest()[:16]
+def _digest(name: str, options: JoinOptions) -> str:
+    return hashlib.sha256(repr((name, options.described())).encode()).hexdigest()[:16]

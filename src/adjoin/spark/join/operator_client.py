@@ -29,6 +29,10 @@ START_AGAIN_SECONDS = 5.0
 """A process waits this long for the one before it to end."""
 
 
+class OperatorDiedError(StorageError):
+    """The process that holds the operator has died; nothing is lost."""
+
+
 class Done(NamedTuple):
     """What a turn has done.
 
@@ -162,7 +166,7 @@ def operator_of(home: str, operator: str, bucket: int, options: JoinOptions) -> 
             yield OperatorClient(Frames(connection), options)
     except (EOFError, BrokenPipeError, ConnectionResetError) as error:
         words = _last_words(held.path, bucket)
-        raise StorageError(
+        raise OperatorDiedError(
             f"the process that holds the operator has died{words}; start the query again"
         ) from error
     finally:

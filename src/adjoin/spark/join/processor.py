@@ -17,12 +17,12 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import LongType, MapType, Row, StringType, StructField, StructType
 
-from adjoin.errors import AdjoinError, CorruptionError
+from adjoin.errors import AdjoinError, CorruptionError, StorageError
 from adjoin.kernels.types import Array
 from adjoin.spark.enrich.micro_batch import MicroBatch
 from adjoin.spark.join.event_time import expired_at, late_at
 from adjoin.spark.join.log import MATCHED, Log, Meta
-from adjoin.spark.join.operator_client import Done, Request, operator_of
+from adjoin.spark.join.operator_client import Done, OperatorDiedError, Request, operator_of
 from adjoin.spark.join.options import JoinOptions
 from adjoin.spark.join.stored_rows import packs_of, punctual, rows_of, times_of
 
@@ -34,6 +34,7 @@ TICKET_SCHEMA = StructType(
 )
 _CHUNK_BYTES = 8 << 20
 """About how much is pushed at a time, and kept in one entry of the log."""
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -150,14 +151,23 @@ class JoinProcessor(StatefulProcessor):
             expired_before=expired_at(options, meta.watermark),
             chunks=chunks,
         )
-        with operator_of(self._home, self._operator(), bucket, options) as operator:
-            done = operator.do(request, log, first_row)
+        done = self._do(bucket, request, log, first_row)
         for header, data in chunks:
             self._log(log, header["side"], header["first"], data, late[header["side"]])
         for kind, numbers in zip(MATCHED, done.matched, strict=True):
             log.add_matched(kind, numbers)
         meta.token = request.token
         return done
+
+    def _do(self, bucket: int, request: Request, log: Log, first_row: int) -> Done:
+        """Do a turn; if the operator's process dies meanwhile, another one does it."""
+        for _ in range(_ATTEMPTS):
+            try:
+                with operator_of(self._home, self._operator(), bucket, self._options) as operator:
+                    return operator.do(request, log, first_row)
+            except OperatorDiedError as error:
+                died = error
+        raise StorageError(str(died)) from died
 
     def _operator(self) -> str:
         """The name of the join on its hosts: no other query has the same."""
