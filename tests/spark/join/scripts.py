@@ -126,7 +126,7 @@ class Player:
         for side, delay in zip("lr", self.case.delays, strict=True):
             df = stream.filter(F.col("side") == side).selectExpr(f"k {side}k", f"t {side}t", f"v {side}v")
             sides.append(df if delay is None else df.withWatermark(f"{side}t", f"{delay} milliseconds"))
-        result = self.joined(*sides, self.directory)
+        result = self.joined(sides[0], sides[1], self.directory)
         names = [name for name in ("lk", "lt", "lv", "rk", "rt", "rv") if name in result.columns]
         shown = [f"unix_micros({name}) {name}" if name in ("lt", "rt") else name for name in names]
         writer = result.selectExpr(*shown).writeStream.foreachBatch(self._keep)
