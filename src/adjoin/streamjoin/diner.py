@@ -16,8 +16,8 @@ from adjoin.streamjoin.base.parts import ReactiveWork
 from adjoin.streamjoin.base.spec import TwoInputs
 from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.base.three_regions import ThreeRegions
-from adjoin.streamjoin.complete.arriving import Setting
 from adjoin.streamjoin.complete.phases import CompleteJoin
+from adjoin.streamjoin.complete.setting import Setting
 from adjoin.streamjoin.complete.spec import CompleteInputs
 from adjoin.streamjoin.complete.storage import PagedStorage
 from adjoin.streamjoin.complete.time_bound import Span

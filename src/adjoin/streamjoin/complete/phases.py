@@ -15,9 +15,10 @@ from adjoin.kernels.types import Array
 from adjoin.streamjoin.base.parts import FlushPolicy, JoinSpec, ReactiveWork, TupleJoin
 from adjoin.streamjoin.base.phases import SpillingJoin
 from adjoin.streamjoin.base.storage import Storage
-from adjoin.streamjoin.complete.arriving import Arriving, Setting
+from adjoin.streamjoin.complete.arriving import Arriving
 from adjoin.streamjoin.complete.cleaning import Cleaning
 from adjoin.streamjoin.complete.expiry import Expiry
+from adjoin.streamjoin.complete.setting import Setting
 from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
 
 Bounds = tuple[int | None, int | None]
