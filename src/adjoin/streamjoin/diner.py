@@ -16,8 +16,8 @@ from adjoin.streamjoin.base.parts import ReactiveWork
 from adjoin.streamjoin.base.spec import TwoInputs
 from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.base.three_regions import ThreeRegions
-from adjoin.streamjoin.complete.arriving import Setting
 from adjoin.streamjoin.complete.phases import CompleteJoin
+from adjoin.streamjoin.complete.setting import Setting
 from adjoin.streamjoin.complete.spec import CompleteInputs
 from adjoin.streamjoin.complete.storage import PagedStorage
 from adjoin.streamjoin.complete.time_bound import Span
@@ -34,11 +34,29 @@ class DINER(CompleteJoin):
     the middle a clock spares tuples that had a match since it last passed. *Reactive phase* (`NestedLoops`):
     blocks on disk are joined by nested loops that can hand over to arriving rows after every block.
 
+    With `results="complete"`, all results of the rows so far have been returned after every call (see
+    `CompleteJoin`): tuples that leave memory go to pages sorted by key, and arriving rows are joined with the
+    other input's tuples in memory, then with its pages. One pass over the entries of all pages finds those
+    that may hold one of the new keys, at a time that may match; they are read along the cheapest plan, many
+    at a time, verified, and joined undecoded. With a bound on time, `expire` removes rows that can have no
+    partner any more from memory and disk.
+
     Args:
         left: Schema of the left input.
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
+        how: "inner"; or "left", "right" or "full": rows of these sides without a partner are results, too; or
+            "semi": left rows with a partner; or "anti": left rows without one. All but inner need
+            `results="complete"`; rows without a partner are returned when they expire, and by `finish`. With
+            right and full, a key column of the same name on both sides has the key of either.
+        results: "early" (as in the paper: pairs that were never in memory together are joined in pauses and
+            in the end) or "complete" (each call returns all results of the rows so far).
+        time: A column of the left and one of the right with times: timestamps, dates or integers. Rows match
+            only if left time - `before` <= right time <= left time + `after`, compared exactly in the finer
+            unit of both columns; a null matches nothing. Needs `results="complete"`.
+        before, after: Timedeltas, numbers of seconds, or strings such as "1 hour"; for integers, numbers in
+            their unit. None: no bound on that side. Negative bounds leave out the time itself.
         seed: Seed of the pseudo-random position at which the clock starts.
         within: Band join: right key between left key - within and left key + within.
         between: Range join: right key between these two left columns; `on` names the right key.
@@ -58,7 +76,9 @@ class DINER(CompleteJoin):
     Cost:
         Time O(log n) to find the matches of a row among n in memory; in a range join O(log² n) for each match
         at worst, however long some of the intervals are. The cleanup phase reads the blocks of one input at
-        most once for each time that it fills the memory with blocks of the other.
+        most once for each time that it fills the memory with blocks of the other. With complete results, a
+        batch of n rows reads each page whose keys and times it may match once for every c rows, where c are
+        the rows that an eighth of the memory holds at 96 bytes each.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on
@@ -95,6 +115,8 @@ class DINER(CompleteJoin):
           which the paper flushes then, holds the latest tuples if keys grow over time.
         - Once an input has ended, tuples of the other leave first: no arrival will probe them.
         - An inner block that cannot match the outer blocks, by its range of keys, is not read.
+        - Outer, semi and anti joins, bounds on time and complete results are not in the paper. With complete
+          results there are no reactive and no cleanup phase, and pages of about 8 KiB in place of blocks.
     """
 
     def __init__(

@@ -36,9 +36,12 @@ def test_rows_are_there_once_whatever_happens_between_micro_batches(stateful, tm
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_scripts_with_kills(stateful, tmp_path, seed):
+    """Spark's own join is disturbed as well: a query that starts again has another watermark for a while."""
     chance = random.Random(seed)
-    case = Case(chance.choice(["inner", "left", "right", "full", "semi", "anti"]), 0, 3 * SECOND, (0, 0))
+    case = Case(chance.choice(["inner", "left", "right"]), 0, 3 * SECOND, (0, 0))
+    events: list[tuple[str, ...]] = [(), (KILL,), (FAIL,), (FAIL, KILL)]
     script = [step for step in random_script(chance) if step != RESTART]
-    expected = played(stateful, tmp_path / "calm", case, script)
-    mixed = [each for step in script for each in (*chance.choice([(), (KILL,), (FAIL,), (FAIL, KILL)]), step)]
-    assert played(stateful, tmp_path / "disturbed", case, mixed)[-1] == expected[-1]
+    mixed = [each for step in script for each in (*chance.choice(events), step)]
+    ours = Player(stateful, tmp_path / "ours", case, case.of_adjoin).play(mixed)
+    theirs = Player(stateful, tmp_path / "theirs", case, case.of_spark).play(mixed)
+    assert ours == theirs

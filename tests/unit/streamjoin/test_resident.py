@@ -66,6 +66,9 @@ print(json.dumps({"grown": rss("VmHWM") - base, **seen}, default=int))
     ("name", "memory", "batch_rows", "options"),
     [
         ("DINER", "12MB", 5_000, {}),
+        ("DINER", "12MB", 20_000, {"results": "complete", "how": "full"}),
+        pytest.param("DINER", "32MB", 60_000, {"results": "complete"}, marks=pytest.mark.slow),
+        pytest.param("DINER", "32MB", 60_000, {"results": "complete", "within": 1}, marks=pytest.mark.slow),
         pytest.param("MINER", "16MB", 5_000, {}, marks=pytest.mark.slow),
         pytest.param("DINER", "32MB", 60_000, {"within": 1}, marks=pytest.mark.slow),
         pytest.param("HashMergeJoin", "12MB", 5_000, {}, marks=pytest.mark.slow),

@@ -26,7 +26,9 @@ class SpillOptions:
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
         block_bytes: Size of a block on disk; by default a small fraction of the memory.
         max_outer: Maximum number of outer blocks in a reactive phase (MaxOuterMem); by default as many as fit
-            in a twelfth of the memory. That memory is set aside when the first reactive phase begins.
+            in a twelfth of the memory. That memory is set aside when the first reactive phase begins. If all
+            results are complete, as much memory is set aside at once for pages that are read at a time, by
+            default a sixteenth, and three times as much for arriving rows and for where pages are.
         least_outer: The number of outer blocks to which `max_outer` may be reduced where memory is small; by
             default it is not reduced.
         max_new: A reactive phase ends when more than this many rows have arrived (MaxNewArr).
@@ -82,6 +84,7 @@ class Counters:
     results_cleanup: int = 0
     results_from_disk: int = 0
     rows_expired: int = 0
+    rows_unmatched: int = 0
     blocks_flushed: int = 0
     input_buffer_rows_max: int = 0
     input_buffer_rows_at_handover: int = 0

@@ -1,7 +1,6 @@
 """Rows that arrive: joined with the tuples in memory and with the pages of the other input, then kept."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +9,15 @@ from adjoin.arrow.copying import take_rows
 from adjoin.kernels.hashing import scatter
 from adjoin.kernels.intervals import length_classes
 from adjoin.kernels.sorting import argsort_keys
-from adjoin.kernels.spilled import Loaded, Rows, Tasks, are_in_window, join_pages, mark_first
+from adjoin.kernels.spilled import are_in_window, mark_first
 from adjoin.kernels.types import Array
-from adjoin.memory.page_columns import Places
 from adjoin.operators.portions import portions
-from adjoin.streamjoin.base.parts import FlushPolicy
 from adjoin.streamjoin.base.phases import Placement
-from adjoin.streamjoin.base.result_builder import InSlots, Others, ResultBuilder, sizes_of
+from adjoin.streamjoin.base.result_builder import InSlots, Others, sizes_of
 from adjoin.streamjoin.base.spec import LEFT
-from adjoin.streamjoin.complete.pages import KEYLESS, MATCHED, NO_MARK
-from adjoin.streamjoin.complete.spec import CompleteInputs
-from adjoin.streamjoin.complete.storage import PagedStorage
+from adjoin.streamjoin.complete.page_probe import PageProbe
+from adjoin.streamjoin.complete.pages import KEYLESS, MATCHED
+from adjoin.streamjoin.complete.setting import Setting, alone, skipped_marks
 from adjoin.streamjoin.complete.time_bound import LEAST
 from adjoin.streamjoin.memory.row_store import places_of
 from adjoin.streamjoin.memory.tuples import ARRIVED
@@ -29,22 +26,6 @@ _NO_TIMES: Array = np.empty(0, np.int64)
 _NO_WINDOW: Array = np.zeros(6, np.int64)
 MEMORY, DISK, KEEP = range(3)
 """What is done with rows that arrive, in this order."""
-
-
-class Setting(NamedTuple):
-    """What rows are joined with.
-
-    Attributes:
-        spec: The join.
-        storage: The tuples.
-        results: Builds results.
-        policy: Matches in memory are credited to it.
-    """
-
-    spec: CompleteInputs
-    storage: PagedStorage
-    results: ResultBuilder
-    policy: FlushPolicy
 
 
 class Arriving:
@@ -80,7 +61,7 @@ class Arriving:
         self._stage = MEMORY
         self._sort(batch)
         self._matched = np.zeros(len(self._order), np.uint8)
-        self._pages = _PageProbe(self)
+        self._pages = PageProbe(setting, side)
         self._parts: Iterator[Placement] | None = None
 
     def _sort(self, batch: pa.RecordBatch) -> None:
@@ -139,7 +120,7 @@ class Arriving:
             yield from self._probe_memory()
             self._stage = DISK
         if self._stage == DISK:
-            yield from self._pages.run()
+            yield from self._pages.run(self)
             if self._spec.marked[self.side]:
                 self._storage.matches[self.side].add(self._numbers[self._order[self._matched > 0]])
             self._stage = KEEP
@@ -282,137 +263,3 @@ class Arriving:
                 )
                 self._storage.note_times(self.side, stored)
                 yield Placement(self.side, stored, [(low[part], high[part])], marks[part])
-
-
-class _PageProbe:
-    """Rows that arrive, joined with the pages of the other input, a wave of pages at a time."""
-
-    def __init__(self, rows: Arriving) -> None:
-        self._rows = rows
-        self._pages = rows.setting.storage.pages[1 - rows.side]
-        self._chunk = 0
-        self._waves: list[Array] | None = None
-        self._unwritten: tuple[Array, Loaded, Array] | None = None
-
-    def run(self) -> Iterator[pa.RecordBatch]:
-        """All results; after an error, the next call continues."""
-        self._write_marks()
-        if not self._pages.rows or not len(self._rows.low):
-            return
-        for chunk, entries in self._pages.directory.scan():
-            if chunk < self._chunk:
-                continue
-            tasks = self._tasks(entries)
-            if self._waves is None:
-                self._waves = list(self._pages.waves(entries, np.unique(tasks[0])))
-            while self._waves:
-                if not self._rows.are_all_matched:
-                    yield from self._join(chunk, entries, tasks, self._waves[0])
-                self._waves.pop(0)
-                self._write_marks()
-            self._waves, self._chunk = None, chunk + 1
-
-    def _tasks(self, entries: Array) -> tuple[Array, Array, Array]:
-        """Entries of pages that may have tuples that match, each with a range of rows."""
-        rows, spec = self._rows, self._rows.setting.spec
-        is_there = (entries["rows"] > 0) & (entries["low"] <= entries["reach"])
-        if spec.leaves[1 - rows.side]:
-            is_there &= entries["unmatched"] > 0
-        if spec.bound is not None:
-            first, last = _reach_of_times(rows.time, rows.window)
-            is_there &= (entries["least"] <= last) & (entries["most"] >= first)
-        there = np.flatnonzero(is_there)
-        low, reach = entries["low"][there], entries["reach"][there]
-        found = []
-        for begin, end in rows.sections:
-            lows, highs = rows.low[begin:end], rows.high[begin:end]
-            reaches = highs if rows.high is rows.low else np.maximum.accumulate(highs)
-            first_row = np.searchsorted(reaches, low, "left") + begin
-            last_row = np.searchsorted(lows, reach, "right") + begin
-            has = last_row > first_row
-            found.append((there[has], first_row[has], last_row[has]))
-        entry, first_rows, last_rows = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        return entry, first_rows, last_rows
-
-    def _join(
-        self, chunk: int, entries: Array, tasks: tuple[Array, Array, Array], wave: Array
-    ) -> Iterator[pa.RecordBatch]:
-        """Read a wave of pages and join them."""
-        rows, pages = self._rows, self._pages
-        some = entries[wave]
-        loaded = pages.read(some)
-        slot_of = np.full(len(entries), -1, np.int32)
-        slot_of[wave] = np.arange(len(wave), dtype=np.int32)
-        slots = slot_of[tasks[0]]
-        wanted = np.flatnonzero(slots >= 0)
-        wanted = wanted[np.argsort(slots[wanted], kind="stable")]
-        skips = skipped_marks(rows.setting.spec, pages.side) & MATCHED
-        some_tasks = Tasks(tasks[1][wanted], tasks[2][wanted], slots[wanted], skips)
-        probes = Rows(rows.low, rows.high, rows.time, rows.window)
-        state, limit = np.array([0, -1, -1], np.int64), rows.setting.storage.sizes.piece_rows
-        side = pages.landing.sides[pages.side]
-        has_new = np.zeros(len(wave), np.int64)
-        while state[0] < len(wanted):
-            owner, slot, place = join_pages(probes, some_tasks, loaded, state, limit)
-            if not len(owner):
-                continue
-            at = loaded.marks[slot] + place
-            were = (loaded.arena[at] & MATCHED) > 0
-            chosen, found = rows.joined(owner, InSlots(side, Places(slot, place)), loaded.arena, at)
-            self._count(slot, at, were, loaded, has_new)
-            del chosen
-            for batch in found:
-                rows.setting.storage.counters.results_from_disk += batch.num_rows
-                yield batch
-        self._settle(chunk, entries, wave, loaded, has_new)
-
-    def _count(self, slot: Array, at: Array, were: Array, loaded: Loaded, has_new: Array) -> None:
-        """Count the tuples of each slot that had their first match."""
-        if self._rows.setting.spec.marked[self._pages.side]:
-            new = np.flatnonzero(~were & ((loaded.arena[at] & MATCHED) > 0))
-            if len(new):
-                _, first = np.unique(at[new], return_index=True)
-                np.add.at(has_new, slot[new[first]], 1)
-
-    def _settle(self, chunk: int, entries: Array, wave: Array, loaded: Loaded, has_new: Array) -> None:
-        """Note how many tuples of each page had their first match; a page of which all leave is gone."""
-        new = np.flatnonzero(has_new)
-        if not len(new):
-            return
-        self._pages.note_matches(entries, wave[new], has_new[new])
-        written = entries[wave]
-        if self._rows.setting.spec.leaves[self._pages.side]:
-            is_gone = entries["unmatched"][wave[new]] == 0
-            self._pages.drop(entries, wave[new[is_gone]])
-            new = new[~is_gone]
-        self._pages.directory.changed(chunk, entries)
-        self._unwritten = written, loaded, new
-
-    def _write_marks(self) -> None:
-        """Write the marks of the last wave."""
-        if self._unwritten is not None:
-            self._pages.write_marks(*self._unwritten)
-            self._unwritten = None
-
-
-def skipped_marks(spec: CompleteInputs, side: int) -> np.uint8:
-    """Tuples of a side with one of these marks match nothing."""
-    return (KEYLESS if spec.preserved[side] else NO_MARK) | (MATCHED if spec.leaves[side] else NO_MARK)
-
-
-def _reach_of_times(time: Array, window: Array) -> tuple[int, int]:
-    """The least and the greatest time that a partner of any of these rows may have."""
-    least, most = int(time.min()), int(time.max())
-    first = least + int(window[1]) + int(window[2]) if window[0] else LEAST
-    last = most + int(window[4]) + int(window[5]) if window[3] else -LEAST - 1
-    return max(LEAST, min(first, -LEAST - 1)), max(LEAST, min(last, -LEAST - 1))
-
-
-def alone(
-    spec: CompleteInputs, side: int, others: Others, count: int, limit_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """Tuples of a side as results of their own."""
-    names = spec.alone(side)
-    sizes = np.broadcast_to(others.sizes(names), count)
-    for begin, end in portions(sizes, limit_bytes):
-        yield spec.unpaired(side, others.take(names, begin, end), end - begin)

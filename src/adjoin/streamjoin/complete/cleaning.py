@@ -1,5 +1,7 @@
 """Segments of a spill file that are mostly garbage are emptied, so that the file stays small."""
 
+from contextlib import suppress
+
 import numpy as np
 import pyarrow as pa
 
@@ -48,11 +50,11 @@ class Cleaning:
         """Empty the worst segments of both sides, a limited number of them; if the disk is full, none."""
         for side, pages in enumerate(self._storage.pages):
             segments = self._worst(pages)
-            if len(segments):
-                try:
+            with suppress(StorageError):
+                if len(segments):
                     self._empty(side, pages, segments)
-                except StorageError:
-                    return
+            pages.cut()
+        self._storage.account()
 
     def _worst(self, pages: Pages) -> Array:
         """The segments with the least that is alive, if there is too much garbage."""
@@ -100,7 +102,6 @@ class Cleaning:
                 pages.drop(current, wave)
                 pages.directory.changed(chunk, current)
         pages.directory.tidy()
-        pages.cut()
 
     def _alive(self, side: int, pages: Pages, entries: Array) -> tuple[pa.RecordBatch, Array, Array, Array]:
         """The tuples of pages that are alive, in the order of their lower ends; their keys and marks."""

@@ -9,8 +9,8 @@ from adjoin.kernels.spilled import leaving_tuples
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Places
 from adjoin.streamjoin.base.result_builder import InSlots
-from adjoin.streamjoin.complete.arriving import Setting, alone
 from adjoin.streamjoin.complete.pages import MATCHED, NO_MARK, Pages
+from adjoin.streamjoin.complete.setting import Setting, alone
 from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
 from adjoin.streamjoin.memory.ordered_index import Entries
 from adjoin.streamjoin.memory.row_store import places_of
@@ -100,6 +100,7 @@ class Expiry:
             pages.directory.changed(chunk, entries)
         pages.directory.tidy()
         pages.cut()
+        self._storage.account()
 
     def _returned(
         self, pages: Pages, entries: Array, wave: Array, before: int | None

@@ -13,12 +13,13 @@ from adjoin.arrow.copying import plain_columns
 from adjoin.arrow.encodings import is_plain
 from adjoin.errors import AdjoinError, OptionError, SchemaError
 from adjoin.kernels.types import Array
-from adjoin.streamjoin.base.parts import Cleanup, FlushPolicy, JoinSpec, ReactiveWork, TupleJoin
+from adjoin.streamjoin.base.parts import FlushPolicy, JoinSpec, ReactiveWork, TupleJoin
 from adjoin.streamjoin.base.phases import SpillingJoin
 from adjoin.streamjoin.base.storage import Storage
-from adjoin.streamjoin.complete.arriving import Arriving, Setting
+from adjoin.streamjoin.complete.arriving import Arriving
 from adjoin.streamjoin.complete.cleaning import Cleaning
 from adjoin.streamjoin.complete.expiry import Expiry
+from adjoin.streamjoin.complete.setting import Setting
 from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
 
 Bounds = tuple[int | None, int | None]
@@ -100,10 +101,17 @@ class CompleteJoin(SpillingJoin):
     def _is_unfinished(self) -> bool:
         return super()._is_unfinished() or self._arriving is not None or bool(self._expiring)
 
-    def _begin_cleanup(self) -> Cleanup:
+    def _cleanup_phase(self) -> Iterator[pa.RecordBatch]:
+        """If all pairs have been returned, return the rows without a partner that are left."""
         if self._expiry is None:
-            return super()._begin_cleanup()
-        return _Remaining(self._expiry)
+            yield from super()._cleanup_phase()
+        else:
+            yield from self._unmatched(self._expiry.all_that_is_left())
+
+    def _unmatched(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in results:
+            self.counters.rows_unmatched += batch.num_rows
+            yield batch
 
     # Times.
 
@@ -151,7 +159,7 @@ class CompleteJoin(SpillingJoin):
         if self._expiry is None or self._cleaning is None:
             return
         while self._expiring and self._expiring[0].rows_ahead == 0:
-            yield from self._expiry.run(self._expiring[0].bounds)
+            yield from self._unmatched(self._expiry.run(self._expiring[0].bounds))
             self._expiring.popleft()
             self._cleaning.run()
 
@@ -275,7 +283,8 @@ class CompleteJoin(SpillingJoin):
 
         If all results are returned, in addition: `results_from_disk`, those of `results_online` that were
         found in pages; `rows_kept` in memory and on disk, `rows_expired`; `disk_bytes`, the size of all
-        files. `pages_read` counts pages then, and `results_reactive` and `results_cleanup` are 0.
+        files; `rows_unmatched`, results that are rows without a partner. `pages_read` counts pages then, and
+        `results_reactive` and `results_cleanup` are 0.
         """
         found = super().metrics()
         if self._setting is not None:
@@ -309,17 +318,6 @@ class NewlyMatched(NamedTuple):
 
     left: Array
     right: Array
-
-
-class _Remaining:
-    """What is left in the end: rows without a partner."""
-
-    def __init__(self, expiry: Expiry) -> None:
-        self._expiry = expiry
-
-    def run(self) -> Iterator[pa.RecordBatch]:
-        """All of them; after an error, the next call continues."""
-        return self._expiry.all_that_is_left()
 
 
 def _time(name: str, value: Any) -> int | None:
