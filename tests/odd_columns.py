@@ -9,6 +9,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.encodings import KNOWN, any_array, any_type
 
 TWO: dict[str, Any] = {
     "diner": DINER,
+    "complete": partial(DINER, results="complete", how="full"),
     "xjoin": XJoin,
     "pmj": ProgressiveMergeJoin,
     "hmj": HashMergeJoin,
@@ -76,14 +78,21 @@ class Relation:
         mine = enumerate(self.batch["k"].to_pylist())
         return [(row, mate) for row, key in mine if key is not None for mate in by_key.get(key, ())]
 
-    def check(self, found: pa.Table, prefix: str, suffix: str, numbers: list[int]) -> None:
-        """The results have the values of these rows, in the type in which they arrived."""
+    def alone(self, other: "Relation") -> list[int]:
+        """Numbers of rows without a partner."""
+        return sorted(set(range(len(self.rows))) - {row for row, _ in self.partners(other)})
+
+    def check(self, found: pa.Table, prefix: str, suffix: str, numbers: list[int | None]) -> None:
+        """The results have the values of these rows, in the type in which they arrived; None: nulls."""
         for name in self.names:
             column = found[f"{prefix}{name}{suffix}"]
             wanted = declared_type(self.batch.schema.field(name).type)
             assert column.type.equals(wanted), (column.type, wanted)
             values = [value for chunk in column.chunks for value in chunk.to_pylist()]
-            assert values == [self.rows[row][name] for row in numbers], (name, wanted)
+            assert values == [None if row is None else self.rows[row][name] for row in numbers], (
+                name,
+                wanted,
+            )
             for chunk in column.chunks:
                 _check_order(chunk, self.batch[name])
 
@@ -155,7 +164,11 @@ def _check_two(chance: random.Random, name: str, types: list[pa.DataType]) -> st
 
     found, how = _run(chance, make, _items(chance, {"left": left, "right": right}))
     pairs = list(zip(found["n"].to_pylist(), found["n_right"].to_pylist(), strict=True))
-    assert sorted(pairs) == sorted(left.partners(right))
+    wanted: list[tuple[int | None, int | None]] = [*left.partners(right)]
+    if name == "complete":
+        wanted += [(row, None) for row in left.alone(right)]
+        wanted += [(None, row) for row in right.alone(left)]
+    assert Counter(pairs) == Counter(wanted)
     left.check(found, "", "", [pair[0] for pair in pairs])
     right.check(found, "", "_right", [pair[1] for pair in pairs])
     return how

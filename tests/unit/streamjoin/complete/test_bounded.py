@@ -10,6 +10,7 @@ import pytest
 from adjoin import DINER, BudgetError
 from tests.unit.streamjoin.complete.model import LEFT, NONE, RIGHT, SIDES, counted
 
+SLOW = pytest.mark.slow
 ROW_BYTES = 400
 
 
@@ -30,7 +31,7 @@ def batch(side: int, keys: Any, times: Any, first: int, width: int = ROW_BYTES) 
     return pa.RecordBatch.from_arrays(columns, schema=schema(side))
 
 
-@pytest.mark.parametrize("how", ["inner", "full", "semi"])
+@pytest.mark.parametrize("how", ["full", *(pytest.param(how, marks=SLOW) for how in ("inner", "semi"))])
 def test_the_files_stay_small_at_a_constant_rate(how):
     """One row in fifty has a time far in the future, and stays for long."""
     random, sizes, kept = np.random.default_rng(1), [], []
@@ -117,12 +118,14 @@ def test_a_row_that_does_not_fit_is_refused_and_the_error_says_what_is_enough():
         assert sum(part.num_rows for part in join.push("right", batch(RIGHT, [1], [1], 0))) == 1
 
 
-@pytest.mark.parametrize("least", range(0, 400_000, 80_000))
-def test_whatever_memory_the_constructor_accepts_is_enough(least):
+@pytest.mark.parametrize(
+    "more", [0, 150_000, *(pytest.param(more, marks=SLOW) for more in range(4_096, 500_000, 40_000))]
+)
+def test_whatever_memory_the_constructor_accepts_is_enough(more):
     random = np.random.default_rng(3)
     with pytest.raises(BudgetError) as refused:
         DINER(schema(LEFT), schema(RIGHT), on="k", results="complete", memory=1)
-    memory = int(str(refused.value).split("memory=")[-1].split()[0]) + least
+    memory = int(str(refused.value).split("memory=")[-1].split()[0]) + more
     with DINER(schema(LEFT), schema(RIGHT), on="k", results="complete", how="full", memory=memory) as join:
         width = join.metrics()["largest_row_bytes"] - 60
         for step in range(25):
