@@ -22,7 +22,7 @@ FORMAT = 1
 MATCHED = (2, 3)
 """In place of a side: numbers of rows of the left, of the right, that have found a partner."""
 _MOST_MATCHED = 64
-_PART_BYTES = 128 << 10
+_PART_BYTES = 256 << 10
 """Values are stored in parts of this size: Java copies larger ones several times slower."""
 
 

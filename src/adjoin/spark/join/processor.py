@@ -127,7 +127,7 @@ class JoinProcessor(StatefulProcessor):
     def _known(self) -> Meta:
         described = {**self._options.described(), "partitions": len(self._buckets)}
         described = json.loads(json.dumps(described))
-        saved = self._meta.get() if self._meta.exists() else None
+        saved = self._meta.get()
         return Meta(described) if saved is None else Meta.from_bytes(bytes(saved[0]), described)
 
     def _set_timer(self, watermark: int) -> None:
