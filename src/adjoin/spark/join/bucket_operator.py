@@ -3,7 +3,7 @@
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from adjoin.arrow.copying import join_batches
-from adjoin.errors import StorageError
+from adjoin.errors import AdjoinError, StorageError
+from adjoin.kernels.types import Array
 from adjoin.spark.join.frames import Frames
 from adjoin.spark.join.log import Entry
 from adjoin.spark.join.options import SIDES, JoinOptions
 from adjoin.spark.join.stored_rows import packs_of, punctual, rows_of
-from adjoin.spark.join.turn import Chunk, Turn
+from adjoin.spark.join.turn import Chunk, Times, Turn
 
 _COUNTS = (
     "rows_in",
@@ -84,15 +85,26 @@ class BucketOperator:
     def restore(self, request: dict[str, Any], task: Frames) -> None:
         """Rebuild the state from the log, which the task sends entry by entry."""
         matched = [np.frombuffer(values, np.int64) for values in task.receive()[1]]
+        failure: AdjoinError | None = None
         while "entry" in (message := task.receive())[0]:
-            entry, (value,) = Entry.from_json(message[0]["entry"]), message[1]
-            side = entry.kind
-            rows, numbers = rows_of(entry, value, self._options, request["expired"][side])
-            self._operator.load(SIDES[side], rows, numbers, np.isin(numbers, matched[side]))
+            if failure is None:
+                try:
+                    self._load(
+                        Entry.from_json(message[0]["entry"]), message[1][0], request["expired"], matched
+                    )
+                except AdjoinError as error:
+                    failure = error  # to be sent when the task listens
+        if failure is not None:
+            raise failure
         self._operator.skip_row_numbers(request["next_row"])
         self._operator.newly_matched()  # they are in the log
         self._token = request["token"]
         self._facts(0)
+
+    def _load(self, entry: Entry, value: bytes, expired: Times, matched: Sequence[Array]) -> None:
+        side = entry.kind
+        rows, numbers = rows_of(entry, value, self._options, expired[side])
+        self._operator.load(SIDES[side], rows, numbers, np.isin(numbers, matched[side]))
 
     def join(self, turn: Turn) -> Outcome | None:
         """Do a turn; None if another one was done in the state in which it begins."""

@@ -76,14 +76,20 @@ def received(request: dict[str, Any], task: Frames, folder: str | None) -> Itera
     times = {name: tuple(request[name]) for name in ("late", "expired")}
     chunks, end = [], 0
     digest = [*times.values()]
+    failure: StorageError | None = None
     with tempfile.TemporaryFile(dir=folder, prefix="adjoin-", buffering=0) as file:
         while "side" in (message := task.receive())[0]:
             header, packs = message
             data = np.frombuffer(b"".join(packs), np.uint8)
-            _write(file, data)
+            try:
+                _write(file, data)
+            except StorageError as error:
+                failure = error  # to be sent when the task listens
             chunks.append(Chunk(header["side"], header["first"], tuple(map(len, packs)), end))
             digest.append((header["side"], header["first"], len(data), int(hash_bytes(data, 0, len(data)))))
             end += len(data)
+        if failure is not None:
+            raise failure
         with _mapped(file, end) as view:
             yield Turn(
                 request["base"], request["token"], **times, chunks=chunks, data=view, digest=tuple(digest)
