@@ -3,7 +3,7 @@
 import mmap
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,14 +77,20 @@ def received(request: dict[str, Any], task: Frames, folder: str | None) -> Itera
     chunks, end = [], 0
     digest = [*times.values()]
     failure: StorageError | None = None
-    with tempfile.TemporaryFile(dir=folder, prefix="adjoin-", buffering=0) as file:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.TemporaryFile(dir=folder, prefix="adjoin-", buffering=0))
+        except OSError as error:
+            failure = _refused(folder, error)
         while "side" in (message := task.receive())[0]:
+            if failure is not None:
+                continue  # it is raised when the task listens
             header, packs = message
             data = np.frombuffer(b"".join(packs), np.uint8)
             try:
                 _write(file, data)
-            except StorageError as error:
-                failure = error  # to be sent when the task listens
+            except OSError as error:
+                failure = _refused(folder, error)
             chunks.append(Chunk(header["side"], header["first"], tuple(map(len, packs)), end))
             digest.append((header["side"], header["first"], len(data), int(hash_bytes(data, 0, len(data)))))
             end += len(data)
@@ -98,13 +104,15 @@ def received(request: dict[str, Any], task: Frames, folder: str | None) -> Itera
 
 def _write(file: Any, data: Array) -> None:
     view = data.data
-    try:
-        while view:
-            view = view[file.write(view) :]
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {len(data):,} bytes of arriving rows: {error.strerror}; make room and restart"
-        ) from error
+    while view:
+        view = view[file.write(view) :]
+
+
+def _refused(folder: str | None, error: OSError) -> StorageError:
+    return StorageError(
+        f"cannot write arriving rows to {folder or tempfile.gettempdir()}: {error.strerror}; make room, or name "
+        "another directory with spill="
+    )
 
 
 @contextmanager
