@@ -110,8 +110,8 @@ def _write(file: Any, data: Array) -> None:
 
 def _refused(folder: str | None, error: OSError) -> StorageError:
     return StorageError(
-        f"cannot write arriving rows to {folder or tempfile.gettempdir()}: {error.strerror}; make room, or name "
-        "another directory with spill="
+        f"cannot write arriving rows to {folder or tempfile.gettempdir()}: {error.strerror}; make room, or "
+        "name another directory with spill="
     )
 
 
