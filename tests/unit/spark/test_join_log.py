@@ -88,6 +88,7 @@ def test_meta_is_restored_and_checked():
 
 def test_matched_rows_are_folded_and_forgotten_with_their_rows():
     log = Log(Meta({}), Store())
+    log.meta.next_row = 1000
     for number in range(100):
         log.add(b"x", kind=0, first=10 * number, rows=10, latest=number, median=number)
         log.add_matched(MATCHED[0], np.arange(10 * number, 10 * number + 5))
