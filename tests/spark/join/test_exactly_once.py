@@ -34,7 +34,7 @@ def test_rows_are_there_once_whatever_happens_between_micro_batches(stateful, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_scripts_with_kills(stateful, tmp_path, seed):
     """Spark's own join is disturbed as well: a query that starts again has another watermark for a while."""
     chance = random.Random(seed)
