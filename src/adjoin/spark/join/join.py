@@ -4,7 +4,6 @@ import datetime
 import hashlib
 import math
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ from adjoin.operators.on import On
 from adjoin.spark.enrich.micro_batch import MicroBatch
 from adjoin.spark.join.batch import BatchJoin
 from adjoin.spark.join.buckets import Routing, bucket_keys
-from adjoin.spark.join.operator_client import DIRECTORY_SETTING
+from adjoin.spark.join.operator_client import DIRECTORY_SETTING, home_of
 from adjoin.spark.join.options import PRESERVED, SIDES, JoinOptions
 from adjoin.spark.join.packs import PACK_SCHEMA, Packer
 from adjoin.spark.join.processor import TICKET_SCHEMA, JoinProcessor
@@ -218,7 +217,7 @@ def _check_stream(df: DataFrame, options: JoinOptions) -> None:
 
 def _result_schema(left: DataFrame, right: DataFrame, options: JoinOptions) -> StructType:
     """Columns of the result, the report last; makes all checks that need no rows."""
-    with options.operator() as operator:
+    with replace(options, spill=None).operator() as operator:  # the driver may lack the directory
         found = operator.schema
     given = {}
     for df, schema in ((right, options.right), (left, options.left)):
@@ -263,12 +262,10 @@ def _joined_streams(
     name: str,
 ) -> DataFrame:
     keys = bucket_keys(routing.count)
-    home = os.path.join(options.spill or tempfile.gettempdir(), f"adjoin-{os.geteuid()}")
-    clean_up_after(left, home)
+    clean_up_after(left, home_of(options))
     processor = JoinProcessor(
         options,
         {key: bucket for bucket, key in enumerate(keys)},
-        home,
         _digest(name, options),
         has_timers=options.can_expire,
     )

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -142,12 +143,16 @@ class OperatorClient:
         return reply, payloads
 
 
+def home_of(options: JoinOptions) -> str:
+    """The directory of all operators of this user on this host."""
+    return os.path.join(options.spill or tempfile.gettempdir(), f"adjoin-{os.geteuid()}")
+
+
 @contextmanager
-def operator_of(home: str, operator: str, bucket: int, options: JoinOptions) -> Iterator[OperatorClient]:
+def operator_of(operator: str, bucket: int, options: JoinOptions) -> Iterator[OperatorClient]:
     """A connection to the process of a bucket.
 
     Args:
-        home: The directory of all operators of this user on the host.
         operator: Identifies the join and its query.
         bucket: The number of the bucket.
         options: The join.
@@ -156,6 +161,7 @@ def operator_of(home: str, operator: str, bucket: int, options: JoinOptions) -> 
         ArenaError: The home cannot be written to.
         StorageError: The process does not start.
     """
+    home = home_of(options)
     try:
         held = operator_home.hold(home, operator, None, DIRECTORY_SETTING)
     except OSError as error:

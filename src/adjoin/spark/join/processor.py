@@ -60,7 +60,6 @@ class JoinProcessor(StatefulProcessor):
     Args:
         options: The join.
         buckets: The number of each bucket, by the key under which Spark groups its rows.
-        home: The directory of all operators of this user on a host.
         operator_id: Identifies this join among those of its query.
         has_timers: Whether buckets take a turn whenever the watermark moves.
     """
@@ -69,14 +68,12 @@ class JoinProcessor(StatefulProcessor):
         self,
         options: JoinOptions,
         buckets: Mapping[int, int],
-        home: str,
         operator_id: str,
         *,
         has_timers: bool,
     ) -> None:
         self._options = options
         self._buckets = buckets
-        self._home = home
         self._operator_id = operator_id
         self._has_timers = has_timers
 
@@ -163,7 +160,7 @@ class JoinProcessor(StatefulProcessor):
         """Do a turn; if the operator's process dies meanwhile, another one does it."""
         for _ in range(_ATTEMPTS):
             try:
-                with operator_of(self._home, self._operator(), bucket, self._options) as operator:
+                with operator_of(self._operator(), bucket, self._options) as operator:
                     return operator.do(request, log, first_row)
             except OperatorDiedError as error:
                 died = error
