@@ -1,5 +1,8 @@
 """Batch DataFrames are joined completely."""
 
+from datetime import timedelta
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -52,6 +55,34 @@ def test_band(sides, how):
     assert rows_of(found.fillna(-1), "left_row", "right_row") == rows_of(
         expected.fillna(-1), "left_row", "right_row_2"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "within", "bound"),
+    [
+        ("date_add(date'2026-01-01', cast(k as int))", timedelta(days=2), "interval 2 days"),
+        ("cast(k / 7 as decimal(10, 3))", Decimal("1.5"), "1.5BD"),
+        ("cast(k as decimal(4, 0))", 2, "2"),
+        ("cast(k as smallint)", 2, "2"),
+        ("cast(k as float)", 2, "2"),
+        ("make_dt_interval(k)", timedelta(days=2), "interval 2 days"),
+        ("timestamp_micros(k)", timedelta(microseconds=2), "interval 2 microseconds"),
+    ],
+    ids=["date", "decimal", "short decimal", "smallint", "float", "interval", "timestamp"],
+)
+def test_a_band_of_keys_of_every_kind_in_several_buckets(sides, key, within, bound):
+    left, right = (df.selectExpr(f"{key} {name}", f"{row}") for df, name, row in named(sides))
+    found = adjoin.join(left, right, on={"x": "y"}, within=within, memory="24MB", partitions=3)
+    expected = left.join(right, F.expr(f"y between x - {bound} and x + {bound}"))
+    rows = rows_of(found, "left_row", "right_row")
+    assert rows
+    assert rows == rows_of(expected, "left_row", "right_row")
+
+
+def named(sides):
+    """The sides, few rows of each, with names for key and row."""
+    names = ("x", "left_row"), ("y", "right_row")
+    return [(df.filter(f"{row} < 300"), name, row) for df, (name, row) in zip(sides, names, strict=True)]
 
 
 def test_a_bound_on_time(sides):
