@@ -94,3 +94,14 @@ def test_a_bound_on_time(sides):
     expected = left.join(right.drop("x"), on="k").filter(bound)
     assert rows_of(found, "left_row", "right_row") == rows_of(expected, "left_row", "right_row")
     assert expected.count() > 0
+
+
+def test_a_right_column_keeps_its_own_type_and_metadata(spark):
+    left = spark.sql("select 1 k, interval '1' day v, 'A' w")
+    right = spark.sql("select 1 k, interval '3' hour v, 'a' collate utf8_lcase w")
+    right = right.withMetadata("v", {"unit": "hours"})
+    found = adjoin.join(left, right, on="k", memory="8MB").schema
+    for theirs, ours in (("v", "v_right"), ("w", "w_right")):
+        assert found[ours].dataType == right.schema[theirs].dataType
+        assert found[ours].metadata == right.schema[theirs].metadata
+    assert found["v"].dataType == left.schema["v"].dataType

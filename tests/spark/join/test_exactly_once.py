@@ -1,5 +1,6 @@
 """Whatever is killed or repeated, the sink holds each row once."""
 
+import itertools
 import random
 
 import pytest
@@ -33,6 +34,19 @@ def test_rows_are_there_once_whatever_happens_between_micro_batches(stateful, tm
     case = Case(how, 0, 10 * SECOND, (0, 0))
     expected = played(stateful, tmp_path / "calm", case, STEPS)
     assert played(stateful, tmp_path / "disturbed", case, disturbed(STEPS, what))[-1] == expected[-1]
+
+
+def test_a_query_continues_in_another_time_zone(stateful, tmp_path):
+    case = Case("full", 0, 10 * SECOND, (0, 0))
+    zones = itertools.cycle(["UTC", "Asia/Tokyo"])
+
+    def joined(left, right, spill):
+        stateful.conf.set("spark.sql.session.timeZone", next(zones))
+        return case.of_adjoin(left, right, spill)
+
+    expected = played(stateful, tmp_path / "calm", case, STEPS)[-1]
+    found = Player(stateful, tmp_path / "moved", case, joined).play(disturbed(STEPS, RESTART))[-1]
+    assert found == expected
 
 
 def twice(case):

@@ -64,9 +64,10 @@ class OperatorProcess:
         task.send({"serves": self._bucket})
         options = JoinOptions.from_json(task.receive()[0]["options"])
         try:
-            while True:
-                request, _ = task.receive()
-                self._answer(task, options, request)
+            with options.of_all_buckets():
+                while True:
+                    request, _ = task.receive()
+                    self._answer(task, options, request)
         except AdjoinError as error:
             self._discard()
             task.send({"error": type(error).__name__, "message": str(error)})
