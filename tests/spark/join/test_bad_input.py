@@ -53,10 +53,10 @@ def test_wrong_arguments(streams, options, error, what):
 
 def test_too_little_memory_for_all_buckets(streams):
     with pytest.raises(BudgetError) as failed:
-        adjoin.join(*streams, on="k", memory="1KB", partitions=3)
+        adjoin.join(streams[0], streams[1], on="k", memory="1KB", partitions=3)
     least = re.search(r"give memory=(\d+) or more, times 3", str(failed.value))
     assert least
-    adjoin.join(*streams, on="k", memory=3 * int(least[1]), partitions=3)
+    adjoin.join(streams[0], streams[1], on="k", memory=3 * int(least[1]), partitions=3)
 
 
 def test_what_is_not_a_dataframe(streams):
