@@ -1,5 +1,6 @@
 """What is wrong is said by the call, with what to do about it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -48,6 +49,14 @@ def streams(stateful, tmp_path):
 def test_wrong_arguments(streams, options, error, what):
     with pytest.raises(error, match=what):
         adjoin.join(*streams[:2], **{"on": "k", "memory": "8MB", **options})
+
+
+def test_too_little_memory_for_all_buckets(streams):
+    with pytest.raises(BudgetError) as failed:
+        adjoin.join(streams[0], streams[1], on="k", memory="1KB", partitions=3)
+    least = re.search(r"give memory=(\d+) or more, times 3", str(failed.value))
+    assert least
+    adjoin.join(streams[0], streams[1], on="k", memory=3 * int(least[1]), partitions=3)
 
 
 def test_what_is_not_a_dataframe(streams):

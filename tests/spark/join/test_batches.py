@@ -1,5 +1,8 @@
 """Batch DataFrames are joined completely."""
 
+from datetime import timedelta
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -54,6 +57,34 @@ def test_band(sides, how):
     )
 
 
+@pytest.mark.parametrize(
+    ("key", "within", "bound"),
+    [
+        ("date_add(date'2026-01-01', cast(k as int))", timedelta(days=2), "interval 2 days"),
+        ("cast(k / 7 as decimal(10, 3))", Decimal("1.5"), "1.5BD"),
+        ("cast(k as decimal(4, 0))", 2, "2"),
+        ("cast(k as smallint)", 2, "2"),
+        ("cast(k as float)", 2, "2"),
+        ("make_dt_interval(k)", timedelta(days=2), "interval 2 days"),
+        ("timestamp_micros(k)", timedelta(microseconds=2), "interval 2 microseconds"),
+    ],
+    ids=["date", "decimal", "short decimal", "smallint", "float", "interval", "timestamp"],
+)
+def test_a_band_of_keys_of_every_kind_in_several_buckets(sides, key, within, bound):
+    left, right = (df.selectExpr(f"{key} {name}", f"{row}") for df, name, row in named(sides))
+    found = adjoin.join(left, right, on={"x": "y"}, within=within, memory="24MB", partitions=3)
+    expected = left.join(right, F.expr(f"y between x - {bound} and x + {bound}"))
+    rows = rows_of(found, "left_row", "right_row")
+    assert rows
+    assert rows == rows_of(expected, "left_row", "right_row")
+
+
+def named(sides):
+    """The sides, few rows of each, with names for key and row."""
+    names = ("x", "left_row"), ("y", "right_row")
+    return [(df.filter(f"{row} < 300"), name, row) for df, (name, row) in zip(sides, names, strict=True)]
+
+
 def test_a_bound_on_time(sides):
     left, right = sides
     found = adjoin.join(
@@ -63,3 +94,14 @@ def test_a_bound_on_time(sides):
     expected = left.join(right.drop("x"), on="k").filter(bound)
     assert rows_of(found, "left_row", "right_row") == rows_of(expected, "left_row", "right_row")
     assert expected.count() > 0
+
+
+def test_a_right_column_keeps_its_own_type_and_metadata(spark):
+    left = spark.sql("select 1 k, interval '1' day v, 'A' w")
+    right = spark.sql("select 1 k, interval '3' hour v, 'a' collate utf8_lcase w")
+    right = right.withMetadata("v", {"unit": "hours"})
+    found = adjoin.join(left, right, on="k", memory="8MB").schema
+    for theirs, ours in (("v", "v_right"), ("w", "w_right")):
+        assert found[ours].dataType == right.schema[theirs].dataType
+        assert found[ours].metadata == right.schema[theirs].metadata
+    assert found["v"].dataType == left.schema["v"].dataType

@@ -27,7 +27,7 @@ class BatchJoin:
         """The function that Spark runs on every partition."""
         return_freed_memory()
         report = self.schema.field(-1)
-        with self.options.operator() as operator:
+        with self.options.of_all_buckets(), self.options.operator() as operator:
             for results in operator.run(self._arrivals(packs)):
                 with_report = results.append_column(report, pa.nulls(results.num_rows, report.type))
                 yield to_spark(with_report, self.schema)

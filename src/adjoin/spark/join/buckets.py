@@ -92,8 +92,9 @@ class Routing:
         """The width of a cell in encoded keys, or for floats in keys; 0 if the distance is 0."""
         ((column, key),) = self.options.on.items()
         left = self.options.left.field(column)
-        zero = pa.array([0], pa.int32()).cast(pa.int64() if pa.types.is_temporal(left.type) else left.type)
-        plain = pa.record_batch([zero.cast(left.type)], schema=pa.schema([left]))
+        # Not by a cast: dates, and decimals with few digits, have none from integers.
+        zero = pa.Array.from_buffers(left.type, 1, [None, pa.py_buffer(bytes(16))])
+        plain = pa.record_batch([zero], schema=pa.schema([left]))
         low, high, _ = self._condition.bounds(LEFT, plain)
         if pa.types.is_floating(self.options.right.field(key).type):
             return float(_as_floats(high)[0]) * _CELL_DISTANCES

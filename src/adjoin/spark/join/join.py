@@ -103,7 +103,7 @@ def join(
     options = _options(left, right, on, how, time, before, after, within, between, suffix)
     memory_bytes, count = parse_bytes(memory), _bucket_count(left, options, partitions)
     folder = _spill_folder(left, spill)
-    options = replace(options, memory_bytes=memory_bytes // count, spill=folder)
+    options = replace(options, memory_bytes=memory_bytes // count, buckets=count, spill=folder)
     if name is not None and not (isinstance(name, str) and name):
         raise OptionError(f"name={name!r}: give a string")
     result = _result_schema(left, right, options)
@@ -217,16 +217,18 @@ def _check_stream(df: DataFrame, options: JoinOptions) -> None:
 
 def _result_schema(left: DataFrame, right: DataFrame, options: JoinOptions) -> StructType:
     """Columns of the result, the report last; makes all checks that need no rows."""
-    with replace(options, spill=None).operator() as operator:  # the driver may lack the directory
+    # The driver may lack the directory.
+    with options.of_all_buckets(), replace(options, spill=None).operator() as operator:
         found = operator.schema
-    given = {}
-    for df, schema in ((right, options.right), (left, options.left)):
-        for field, arrow in zip(df.schema, schema, strict=True):
-            given[field.name] = (field, arrow.type)
+    ours = list(zip(left.schema, options.left, strict=True))
+    theirs = {given.name: (given, arrow) for given, arrow in zip(right.schema, options.right, strict=True)}
     fields = []
-    for field in found:
-        known = given.get(field.name) or given.get(field.name.removesuffix(options.suffix))
-        if known is not None and known[1].equals(field.type):
+    for place, field in enumerate(found):
+        if place < len(ours):
+            known = ours[place]
+        else:
+            known = theirs.get(field.name) or theirs[field.name.removesuffix(options.suffix)]
+        if known[1].type.equals(field.type):
             # Without the watermark: results can be older than it.
             metadata = {name: value for name, value in known[0].metadata.items() if name != _DELAY}
             fields.append(StructField(field.name, known[0].dataType, True, metadata))

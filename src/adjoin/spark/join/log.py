@@ -82,7 +82,8 @@ class Meta:
 
     Attributes:
         options: The join in words, by argument; another join cannot continue.
-        token: Identifies the state after the last micro-batch; every attempt makes a new one.
+        use: Tells two uses of the same join in a query; empty if there may be several.
+        token: Identifies the state after the last micro-batch by all that has arrived until then.
         watermark: The watermark of the last micro-batch, in milliseconds; 0 before there is one.
         next_row: The number of the next row.
         next_entry: The number of the next entry.
@@ -90,6 +91,7 @@ class Meta:
     """
 
     options: dict[str, Any]
+    use: str = ""
     token: str = ""
     watermark: int = 0
     next_row: int = 0

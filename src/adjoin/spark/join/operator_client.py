@@ -52,6 +52,7 @@ class Request(NamedTuple):
     """A turn to do; see `Turn`.
 
     Attributes:
+        use: Tells two uses of the same join in a query; empty if there may be several.
         base: The token of the state that it continues.
         token: The token of the state after it.
         late: Rows of a side with this time or an earlier one are dropped.
@@ -60,6 +61,7 @@ class Request(NamedTuple):
         chunks: The rows: a header for each chunk, and its packs.
     """
 
+    use: str
     base: str
     token: str
     late: Times
@@ -89,7 +91,7 @@ class OperatorClient:
             next_row: The number of the row after those.
         """
         done = None
-        if self._can_continue(request.base):
+        if self._can_continue(request):
             done = self._join(request)
         if done is None:
             self._rebuild(request, log, next_row)
@@ -98,8 +100,8 @@ class OperatorClient:
             raise AdjoinError("the operator of a bucket is busy with another turn; run the micro-batch again")
         return done
 
-    def _can_continue(self, token: str) -> bool:
-        self._frames.send({"kind": "hello", "token": token})
+    def _can_continue(self, request: Request) -> bool:
+        self._frames.send({"kind": "hello", "token": request.base, "use": request.use})
         return bool(self._reply()[0]["is_at"])
 
     def _rebuild(self, request: Request, log: Log, next_row: int) -> None:

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from adjoin.errors import AdjoinError
+from adjoin.errors import AdjoinError, OptionError
 from adjoin.memory.heap import return_freed_memory
 from adjoin.spark.join.bucket_operator import BucketOperator
 from adjoin.spark.join.frames import Frames, bind
@@ -44,6 +44,7 @@ class OperatorProcess:
         self._bucket = bucket
         self._descriptor = descriptor
         self._operator: BucketOperator | None = None
+        self._use = ""
 
     def serve(self) -> None:
         """Serve tasks until nobody needs the operator any more."""
@@ -63,9 +64,10 @@ class OperatorProcess:
         task.send({"serves": self._bucket})
         options = JoinOptions.from_json(task.receive()[0]["options"])
         try:
-            while True:
-                request, _ = task.receive()
-                self._answer(task, options, request)
+            with options.of_all_buckets():
+                while True:
+                    request, _ = task.receive()
+                    self._answer(task, options, request)
         except AdjoinError as error:
             self._discard()
             task.send({"error": type(error).__name__, "message": str(error)})
@@ -73,11 +75,24 @@ class OperatorProcess:
     def _answer(self, task: Frames, options: JoinOptions, request: dict[str, Any]) -> None:
         kind = request.pop("kind")
         if kind == "hello":
+            self._check_use(request["token"], request["use"])
             task.send({"is_at": self._operator is not None and self._operator.can_continue(request["token"])})
         elif kind == "rebuild":
             self._rebuild(task, options, request)
         else:
             self._join(task, options, request)
+
+    def _check_use(self, token: str, use: str) -> None:
+        """Raise an OptionError if the operator serves another use of the join in the same query.
+
+        In the first micro-batch there is no watermark yet, and both may have the same results.
+        """
+        if token and self._use and self._use != use:
+            raise OptionError(
+                "a join with watermarks is used twice in a query, and Spark gives only one of them the "
+                "watermark; join once and divide the results in foreachBatch, or write two queries"
+            )
+        self._use = use if token else ""
 
     def _discard(self) -> None:
         """The state of the operator is no longer known: the next task rebuilds it."""

@@ -2,13 +2,16 @@
 
 import base64
 import datetime
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from adjoin.errors import BudgetError
 from adjoin.keys.predicate import Distance
 from adjoin.streamjoin.base.spec import LEFT, RIGHT
 from adjoin.streamjoin.diner import DINER
@@ -23,9 +26,10 @@ PRESERVED = {
     "anti": (LEFT,),
 }
 """The sides whose rows without a partner are returned."""
+_ZONE = re.compile(r"\btz=[^\]]*")
 _MICROSECOND = datetime.timedelta(microseconds=1)
-_MAY_CHANGE = ("memory_bytes", "spill")
-"""Options that may change from one start of a query to the next."""
+_MAY_CHANGE = ("memory_bytes", "spill", "buckets")
+"""Options that may change from one start of a query to the next, or are checked elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class JoinOptions:
         watermarked: The column of each side by whose watermark rows are late; None if it has none.
         suffix: Appended to a right column whose name the left has too.
         memory_bytes: Budget of one operator.
+        buckets: How many operators share the memory of the join.
         spill: Directory for what memory cannot hold; None for the system's temporary directory.
     """
 
@@ -61,6 +66,7 @@ class JoinOptions:
     suffix: str
     memory_bytes: int
     spill: str | None
+    buckets: int = 1
 
     @property
     def schemas(self) -> tuple[pa.Schema, pa.Schema]:
@@ -117,6 +123,19 @@ class JoinOptions:
             spill=self.spill,
         )
 
+    @contextmanager
+    def of_all_buckets(self) -> Iterator[None]:
+        """Errors about the memory of one operator say what that means for the memory of the join."""
+        try:
+            yield
+        except BudgetError as error:
+            if self.buckets == 1:
+                raise
+            count = self.buckets
+            raise BudgetError(
+                f"{error}, times {count}: memory= of a join is shared by {count} buckets"
+            ) from error
+
     def described(self) -> dict[str, Any]:
         """The join in words, by argument: what a checkpoint must agree with."""
         plain = {name: value for name, value in self.to_json().items() if name not in _MAY_CHANGE}
@@ -133,7 +152,8 @@ class JoinOptions:
 
 
 def _columns(schema: pa.Schema) -> list[str]:
-    return [f"{field.name}: {field.type}" for field in schema]
+    """The columns in words. The session's time zone is only a label: times are stored in UTC."""
+    return [f"{field.name}: {_ZONE.sub('tz=UTC', str(field.type))}" for field in schema]
 
 
 def _plain(value: Any) -> Any:

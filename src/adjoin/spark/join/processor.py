@@ -1,8 +1,8 @@
 """What Spark calls for every bucket in every micro-batch: the rows go to its operator and into the log."""
 
+import hashlib
 import json
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import LongType, MapType, Row, StringType, StructField, StructType
 
 from adjoin.errors import AdjoinError, CorruptionError, StorageError
+from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
 from adjoin.spark.enrich.micro_batch import MicroBatch
 from adjoin.spark.join.event_time import expired_at, late_at
@@ -25,6 +26,7 @@ from adjoin.spark.join.log import MATCHED, Log, Meta
 from adjoin.spark.join.operator_client import Done, OperatorDiedError, Request, operator_of
 from adjoin.spark.join.options import JoinOptions
 from adjoin.spark.join.stored_rows import packs_of, punctual, rows_of, times_of
+from adjoin.spark.join.turn import Times
 
 TICKET_SCHEMA = StructType(
     [
@@ -125,7 +127,14 @@ class JoinProcessor(StatefulProcessor):
         described = {**self._options.described(), "partitions": len(self._buckets)}
         described = json.loads(json.dumps(described))
         saved = self._meta.get()
-        return Meta(described) if saved is None else Meta.from_bytes(bytes(saved[0]), described)
+        return Meta(described, self._use()) if saved is None else Meta.from_bytes(bytes(saved[0]), described)
+
+    def _use(self) -> str:
+        """Tells two uses of the join in a query: Spark gives the watermark to one of them only."""
+        context = TaskContext.get()
+        if context is None or self._options.watermarked == (None, None):
+            return ""
+        return str(context.partitionId())
 
     def _set_timer(self, watermark: int) -> None:
         """Take a turn when the watermark has moved, also if no rows arrive."""
@@ -140,11 +149,13 @@ class JoinProcessor(StatefulProcessor):
         for chunk in _chunks(packs):
             chunks.append(({"side": chunk[0].side, "first": meta.next_row}, [pack.data for pack in chunk]))
             meta.next_row += sum(pack.rows for pack in chunk)
+        expired = expired_at(options, watermark)
         request = Request(
+            use=meta.use,
             base=meta.token,
-            token=uuid.uuid4().hex,
+            token=_token(meta.token, late, expired, chunks),
             late=late,
-            expired=expired_at(options, watermark),
+            expired=expired,
             expired_before=expired_at(options, meta.watermark),
             chunks=chunks,
         )
@@ -241,6 +252,21 @@ def _chunks(packs: list[Pack]) -> Iterator[list[Pack]]:
         size += len(pack.data)
     if chunk:
         yield chunk
+
+
+def _token(
+    base: str, late: Times, expired: Times, chunks: Sequence[tuple[dict[str, Any], Sequence[bytes]]]
+) -> str:
+    """The token of the state after a turn: whoever does the same turn in the same state reaches the same one.
+
+    So a micro-batch that is run twice, or a join that is used twice in a query, leads to one state.
+    """
+    hashes = [[header, [(len(pack), _hash(pack)) for pack in packs]] for header, packs in chunks]
+    return hashlib.sha256(json.dumps([base, late, expired, hashes]).encode()).hexdigest()[:32]
+
+
+def _hash(data: bytes) -> int:
+    return int(hash_bytes(np.frombuffer(data, np.uint8), 0, len(data)))
 
 
 def _valid_times(batch: pa.RecordBatch, column: str) -> Array:
