@@ -50,6 +50,7 @@ class Pages:
         has_filters: Whether the directory has a filter of the keys of each page.
         rows: How many tuples are in them, including those that have expired in pages that are still there.
         unmatched: How many of them had no match, and have not been returned.
+        least_time: None of them has a smaller time.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Pages:
         self.landing = landing
         self.rows = 0
         self.unmatched = 0
+        self.least_time = GREATEST
 
     @property
     def key_columns(self) -> int:
@@ -189,6 +191,7 @@ class Pages:
             raise
         self.rows += int(entries["rows"].sum())
         self.unmatched += int(entries["unmatched"].sum())
+        self.least_time = min(self.least_time, int(entries["least"].min()))
 
     def _write_pages(self, data: Array, entries: Array) -> None:
         ends = entries["place"] + entries["length"]
@@ -228,6 +231,9 @@ class Pages:
         done = write_pieces(self._file.descriptor, loaded.arena, loaded.marks[slots], places, rows)
         if done < len(slots):
             raise StorageError("cannot write to the file of spilled pages: the device failed, or is full")
+        if self.landing.is_simulated:
+            for place, count in zip(places.tolist(), rows.tolist(), strict=True):
+                self._file.spend(place, place + count)
 
     # Snapshots.
 
