@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-on-spark test-in-process test-slow test-slow-on-spark test-slow-in-process test-spark-versions test-spark-settings soak torture check format bench-engine bench-spark bench-streamjoin databases figures clean
+.PHONY: help setup demo test test-on-spark test-in-process test-slow test-slow-on-spark test-slow-in-process test-spark-versions test-spark-settings soak torture check format bench-engine bench-spark bench-streamjoin bench-streamjoin-spark databases flink figures clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -88,12 +88,18 @@ bench-spark: $(READY) ## measure enrich against Spark's own join, a cached maste
 bench-streamjoin: $(READY) ## measure DINER against DuckDB, and MINER against a cascade of DINERs
 	$(BIN)/python -m benchmarks.streamjoin $(ARGS)
 
+bench-streamjoin-spark: $(READY) ## measure join and join_all on streams against Spark's own joins and Flink's
+	$(BIN)/python -m benchmarks.streamjoin_spark $(ARGS)
+
 databases: $(READY) ## get PostgreSQL and MariaDB for `python -m benchmarks.databases`, or say why not
 	@$(BIN)/python -m benchmarks.databases.install
+
+flink: $(READY) ## get Flink for `make bench-streamjoin-spark`, or say why not
+	@$(BIN)/python -m benchmarks.streamjoin_spark.flink.install
 
 figures: $(READY) ## measure the papers' figures again, on a simulated disk
 	$(BIN)/python -m benchmarks.figures $(ARGS)
 
 clean: ## remove environments and everything that was built
-	rm -rf .venv $(OLDEST) .databases build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
+	rm -rf .venv $(OLDEST) .databases .flink build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
 	find src tests $(wildcard benchmarks examples workloads) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks.spark.contenders.contender import MASTER_COLUMNS, OUTPUT_COLUMNS, Contender
+from benchmarks.spark.contenders.contender import MASTER_COLUMNS, OUTPUT_COLUMNS, Contender, PlanRule
 from benchmarks.spark.contenders.identity import CONSTANTS
 
 _MEMORY = "2GB"
@@ -65,10 +65,15 @@ def settle(who: str, expected: Tally, actual: Tally) -> None:
 
 def check_plan(contender: type[Contender], plan: str) -> None:
     """Reject a contender that Spark did not run as its name says."""
-    missing = [word for word in contender.plan.has if word not in plan]
-    surplus = [word for word in contender.plan.lacks if word in plan]
+    check_plan_of(contender.name, contender.plan, plan)
+
+
+def check_plan_of(who: str, rule: PlanRule, plan: str) -> None:
+    """Reject a plan that does not follow the rule."""
+    missing = [word for word in rule.has if word not in plan]
+    surplus = [word for word in rule.lacks if word in plan]
     if missing or surplus:
-        raise CheckError(f"{contender.name}: the plan lacks {missing} and has {surplus}:\n{plan}")
+        raise CheckError(f"{who}: the plan lacks {missing} and has {surplus}:\n{plan}")
 
 
 def check_rows(who: str, batch_rows: int, rows_out: Iterable[int]) -> None:

@@ -52,24 +52,10 @@ _MEASURES = {
 def write(csv_path: Path, markdown_path: Path) -> None:
     """Read the results and write the page."""
     rows = read(csv_path)
-    parts = [_INTRODUCTION, _origin(rows), "## Goals\n", _goals(rows)]
+    parts = [_INTRODUCTION, page.origin(rows), "## Goals\n", _goals(rows)]
     parts += [_section(setting, [row for row in rows if row["setting"] == setting]) for setting in SETTINGS]
     parts += ["## Contenders\n", page.contenders(rows, lambda name: contender_class(name).settings)]
     page.write(markdown_path, parts)
-
-
-def _origin(rows: list[Row]) -> str:
-    runs: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        runs.setdefault((row["run"], row["commit"], row["seed"], row["machine"]), []).append(row)
-    lines = []
-    for (run, commit, seed, machine), group in sorted(runs.items()):
-        settings = ", ".join(dict.fromkeys(row["setting"] for row in group))
-        load = max((float(row["load_average"]) for row in group if row["load_average"]), default=0.0)
-        lines.append(
-            f"- {run}, commit {commit}, seed {seed}, {machine}: {settings} (load average up to {load:.1f})"
-        )
-    return "\n".join(lines) + "\n"
 
 
 def _goals(rows: list[Row]) -> str:

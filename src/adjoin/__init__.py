@@ -48,6 +48,8 @@ from adjoin.streamjoin.miner import MINER
 if TYPE_CHECKING:
     from adjoin import etl
     from adjoin.spark.enrich.enrich import enrich
+    from adjoin.spark.join.join import join
+    from adjoin.spark.metrics.join_progress import BucketProgress, JoinListener, JoinProgress
     from adjoin.spark.metrics.metrics import EnrichListener, EnrichProgress, TaskProgress
 
 __version__ = "0.1.0"
@@ -60,6 +62,7 @@ __all__ = [
     "AdjoinError",
     "ArenaError",
     "AutoJoin",
+    "BucketProgress",
     "BudgetError",
     "CMeshJoin",
     "ConflictError",
@@ -71,6 +74,8 @@ __all__ = [
     "HybridJoin",
     "IndexNestedLoopJoin",
     "JavaError",
+    "JoinListener",
+    "JoinProgress",
     "MJoin",
     "Master",
     "MasterExistsError",
@@ -94,6 +99,7 @@ __all__ = [
     "__version__",
     "enrich",
     "etl",
+    "join",
     "reason",
     "return_freed_memory",
 ]
@@ -101,10 +107,14 @@ __all__ = [
 register(SparkBackend())
 
 _ON_SPARK = {
+    "BucketProgress": "adjoin.spark.metrics.join_progress",
     "EnrichListener": "adjoin.spark.metrics.metrics",
     "EnrichProgress": "adjoin.spark.metrics.metrics",
+    "JoinListener": "adjoin.spark.metrics.join_progress",
+    "JoinProgress": "adjoin.spark.metrics.join_progress",
     "TaskProgress": "adjoin.spark.metrics.metrics",
     "enrich": "adjoin.spark.enrich.enrich",
+    "join": "adjoin.spark.join.join",
 }
 
 

@@ -8,7 +8,7 @@ import operator
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -43,17 +43,27 @@ def whole_number(name: str, value: Any, least: int, most: int = MOST_WHOLE) -> i
         with contextlib.suppress(TypeError):
             number = operator.index(value)
     if number is None or number < least:
-        raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
+        raise OptionError(f"{name}={shown(value)} must be a whole number of at least {least}")
     if number > most:
-        raise OptionError(f"{name}={_short(value)} must be a whole number of at most {most}")
+        raise OptionError(f"{name}={shown(value)} must be a whole number of at most {most}")
     return number
+
+
+def shown(value: Any) -> str:
+    """The value as errors show it: some integers have more digits than Python is willing to format."""
+    if isinstance(value, int) and abs(value) > 10**30:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        return repr(value)
+    except ValueError:
+        return f"a {type(value).__name__} with an integer of too many digits"
 
 
 def share(name: str, value: Any) -> float:
     """The value as a float from 0 to 1; otherwise an OptionError."""
     number = _real(value)
     if number is None or not 0 <= number <= 1:
-        raise OptionError(f"{name}={_short(value)} must be a number from 0 to 1")
+        raise OptionError(f"{name}={shown(value)} must be a number from 0 to 1")
     return number
 
 
@@ -61,7 +71,7 @@ def positive(name: str, value: Any) -> float:
     """The value as a finite float greater than 0; otherwise an OptionError."""
     number = _real(value)
     if number is None or not 0 < number < math.inf:
-        raise OptionError(f"{name}={_short(value)} must be a finite number greater than 0")
+        raise OptionError(f"{name}={shown(value)} must be a finite number greater than 0")
     return number
 
 
@@ -71,7 +81,7 @@ def seconds(name: str, value: Any) -> float:
         value = value.total_seconds()
     number = _real(value)
     if number is None or not 0 <= number <= MOST_SECONDS:
-        raise OptionError(f"{name}={_short(value)} must be a number of seconds from 0 to {MOST_SECONDS:.0f}")
+        raise OptionError(f"{name}={shown(value)} must be a number of seconds from 0 to {MOST_SECONDS:.0f}")
     return number
 
 
@@ -79,13 +89,33 @@ def string(name: str, value: Any) -> str:
     """The value if it is a string; otherwise an OptionError."""
     if not isinstance(value, str):
         raise OptionError(f"{name}={value!r} must be a string")
+    if not is_utf8(value):
+        raise OptionError(f"{name}={value!r} must be a string without lone surrogates")
+    return value
+
+
+def is_utf8(value: str) -> bool:
+    """Whether Arrow can store the string: lone surrogates cannot be encoded."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def kind(name: str, value: Any, wanted: Any) -> Any:
+    """The value if it is None or an instance of the wanted class; otherwise an OptionError."""
+    if value is not None and not isinstance(value, wanted):
+        raise OptionError(f"{name}={value!r} must be a {wanted.__name__}, or None for the default")
     return value
 
 
 def names(name: str, value: Any) -> tuple[str, ...]:
     """The value as a tuple if it is a list of strings; otherwise an OptionError."""
-    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
-    found = tuple(value) if is_list else (None,)
+    found: tuple[Any, ...] = (None,)
+    if not isinstance(value, str | bytes | Mapping):
+        with contextlib.suppress(TypeError):
+            found = tuple(value)
     if not all(isinstance(each, str) for each in found):
         raise OptionError(f"{name}={value!r} must be a list of strings")
     return found
@@ -143,7 +173,7 @@ def exact_number(name: str, value: Any) -> Fraction:
         value = value.item()
     is_number = isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or abs(value) > _MOST_NUMBER:
-        raise OptionError(f"{name}={_short(value)} must be a finite number")
+        raise OptionError(f"{name}={shown(value)} must be a finite number")
     return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
 
 
@@ -220,10 +250,3 @@ def _real(value: Any) -> float | None:
         return float(value)
     except OverflowError:
         return None
-
-
-def _short(value: Any) -> str:
-    """The value as errors show it: some integers have more digits than Python is willing to format."""
-    if isinstance(value, int) and abs(value) > 10**30:
-        return f"an integer of {value.bit_length()} bits"
-    return repr(value)

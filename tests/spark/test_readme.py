@@ -27,9 +27,20 @@ def run(section: str) -> dict[str, Any]:
     return names
 
 
-def test_the_programs_on_spark_run_as_pasted(spark, monkeypatch):
+@pytest.fixture
+def settings(spark):
+    """What the programs set is unset again: the session is that of all tests."""
+    yield
+    for name in ("providerClass", "rocksdb.boundedMemoryUsage"):
+        spark.conf.unset(f"spark.sql.streaming.stateStore.{name}")
+
+
+def test_the_programs_on_spark_run_as_pasted(spark, monkeypatch, settings):
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     names = run("On Spark")
+    matched = spark.read.parquet(f"{names['home']}/matched")
+    assert matched.columns == ["order_id", "ordered_at", "paid_at"]
+    assert matched.count() == matched.filter("order_id % 2 = 0").distinct().count() == 500
     facts = spark.read.parquet(f"{names['home']}/facts")
     assert facts.columns == ["sale", "product_id", "name"]
     assert facts.count() == 50_000

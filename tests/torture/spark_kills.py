@@ -154,7 +154,8 @@ class Life:
             self._sleep(driver, 0.05)
 
     def _count(self, what: str) -> None:
-        self.counts.update(["kills", f"kills of a {what}"])
+        article = "an" if what == "executor" else "a"
+        self.counts.update(["kills", f"kills of {article} {what}"])
         if what == "driver":
             self.counts[_DRIVERS.format(self._doing())] += 1
 

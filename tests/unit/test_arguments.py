@@ -1,15 +1,19 @@
+import math
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adjoin.arguments import local_path
+from adjoin.arguments import local_path, names
 from adjoin.errors import OptionError
 from adjoin.master.master import Master
 from adjoin.master.version_records import QueryRecords
+from adjoin.memory.page_memory import PageFile
 from adjoin.spark.page_memory.files import PageFiles
 from adjoin.streamjoin.disk.spill_file import SpillFile
 
@@ -63,6 +67,7 @@ def test_other_schemes_are_refused_before_anything_is_created(
         lambda: Master.open(given),
         lambda: QueryRecords(given),
         lambda: SpillFile(given),
+        lambda: PageFile(given, 1 << 20),
         lambda: PageFiles("o", 1, given).acquire(0, 1).__enter__(),
     ]
     for call in takes_a_path:
@@ -92,3 +97,22 @@ def test_a_master_and_its_source_can_be_file_uris(tmp_path: Path) -> None:
     assert (path / "versions").is_dir()
     with Master.open(uri.replace("file:///", "file://localhost/")) as master:
         assert (master.path, master.rows) == (str(path), 2)
+
+
+def test_a_page_file_can_be_a_file_uri(tmp_path: Path) -> None:
+    with closing(PageFile((tmp_path / "my pages").as_uri(), 1 << 20)) as file:
+        assert file.path == str(tmp_path / "my pages")
+    assert (tmp_path / "my pages").is_file()
+
+
+@pytest.mark.parametrize("most_bytes", [-1, 0, 0.5, "1MB", None, True, math.nan, 10**400])
+def test_the_size_of_a_page_file_is_validated(most_bytes: Any, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="most_bytes="):
+        PageFile(tmp_path / "pages", most_bytes)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("given", [np.array(1), 7, None, "id", b"id", {"id": 1}, [1], [None]])
+def test_what_is_no_list_of_names_is_refused(given: Any) -> None:
+    with pytest.raises(OptionError, match="must be a list of strings"):
+        names("columns", given)

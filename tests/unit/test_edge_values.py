@@ -17,7 +17,8 @@ from adjoin.semistream.ssij.deadline import Deadline
 from tests.odd_columns import MANY, TWO
 
 NEVER: tuple[Any, ...] = (
-    *("x", "", b"1", [1], {}, (), 1j, Ellipsis, np.array([1, 2]), np.datetime64("nat")),
+    *("x", "", b"1", [1], {}, (), 1j, Ellipsis, np.array([1, 2]), np.array(1.5), np.datetime64("nat")),
+    "\ud800",
     *(True, False, np.bool_(True), math.nan, np.float32("nan"), Decimal("NaN"), Decimal("sNaN")),
     *(-1, -(10**400), -math.inf, -0.5, Decimal(-1), np.int64(-1), datetime.timedelta(-1)),
 )
@@ -26,6 +27,7 @@ NO_WHOLE: tuple[Any, ...] = (0.5, math.inf, 10**400, -0.0, Fraction(1, 3), np.fl
 NUMBERS = (0, 1, 7, 2**31, 2**63, np.int8(3), *NO_WHOLE)
 WHOLE: tuple[str, ...] = (
     "max_outer",
+    "least_outer",
     "max_new",
     "block_bytes",
     "fan_in",
@@ -36,8 +38,11 @@ WHOLE: tuple[str, ...] = (
 )
 WHOLE += ("disk_pages", "pinned_pages")
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+OBJECTS = ("clock", "device", "disk", "pages")
+"""Options that take an object, not a value."""
 OF_STREAMS: tuple[str, ...] = (
     "max_outer",
+    "least_outer",
     "max_new",
     "block_bytes",
     "wait_seconds",
@@ -46,7 +51,7 @@ OF_STREAMS: tuple[str, ...] = (
     "fan_in",
     "spill",
 )
-OF_STREAMS += ("columns", "suffix", "within", "between", "on")
+OF_STREAMS += ("columns", "suffix", "within", "between", "on", "clock", "disk")
 OF_MASTERS: tuple[str, ...] = (
     "memory",
     "deadline",
@@ -67,6 +72,9 @@ OF_MASTERS += (
     "on",
     "is_paced",
     "how",
+    "clock",
+    "device",
+    "pages",
 )
 
 
@@ -93,6 +101,8 @@ def check_option(make: Any, options: dict[str, Any], option: str) -> None:
         is_number = option in WHOLE or option in {"wait_seconds", "decay", "front"}
         never = (*NEVER, *NO_WHOLE) if option in WHOLE else NEVER
         if is_number and any(value is each for each in never):
+            assert not is_taken, (option, value)
+        if option in OBJECTS:
             assert not is_taken, (option, value)
 
 

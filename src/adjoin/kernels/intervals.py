@@ -8,24 +8,129 @@ from adjoin.kernels.types import Array
 
 JOIN_BIT = np.uint8(1)
 """Of the byte of an entry; the clock leaves the other bits alone."""
+_LEAST = np.iinfo(np.int64).min
+"""In place of the upper end of an entry that is gone."""
+NOT_BEGUN = -2
+"""In place of a position: the search has yet to find where to begin."""
 
 
 @kernel
-def overlap_ranges(run_low: Array, run_reach: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """For each interval, the range of the run that may overlap it, as a begin and a count.
+def key_ranges(keys: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """For each interval, the range of the ascending keys that lie in it, as a begin and a count.
 
-    Both are sorted by their lower ends. `run_reach` is the running maximum of the upper ends in the run.
-    The search gallops forward from where the previous interval's range began.
+    The lower ends of the intervals ascend, too. The search gallops forward from where the previous
+    interval's range began.
     """
     rows = len(low)
     begin = np.empty(rows, np.int32)
     count = np.empty(rows, np.int32)
     at = 0
     for row in range(rows):
-        at = first_not_below_from(run_reach, low[row], at)
+        at = first_not_below_from(keys, low[row], at)
         begin[row] = at
-        count[row] = max(first_above_from(run_low, high[row], at) - at, 0)
+        count[row] = first_above_from(keys, high[row], at) - at
     return begin, count
+
+
+@kernel
+def segment_reach(high: Array, place: Array) -> Array:
+    """The greatest upper end in the segment of each entry; entries with a negative place do not count.
+
+    The segment of entry `at` begins at `at & (at + 1)` and ends with the entry itself, so the segments that
+    follow each other back from any entry to the first one are as few as its position has binary digits (a
+    Fenwick tree). A search skips every segment whose intervals all end too early, and a long interval only
+    spoils the segments it is in.
+    """
+    reach = np.empty(len(high), np.int64)
+    for at in range(len(high)):
+        reach[at] = high[at] if place[at] >= 0 else _LEAST
+    for at in range(len(high)):
+        larger = at | (at + 1)
+        if larger < len(high) and reach[larger] < reach[at]:
+            reach[larger] = reach[at]
+    return reach
+
+
+@kernel
+def greatest_reach(reach: Array) -> int:
+    """The greatest upper end of all entries, from what `segment_reach` returned."""
+    greatest = _LEAST
+    at = len(reach) - 1
+    while at >= 0:
+        greatest = max(greatest, reach[at])
+        at = (at & (at + 1)) - 1
+    return greatest
+
+
+@kernel
+def overlap_pairs(
+    run_low: Array,
+    run_high: Array,
+    run_place: Array,
+    run_reach: Array,
+    low: Array,
+    high: Array,
+    row: int,
+    at: int,
+    most: int,
+) -> tuple[Array, Array, int, int]:
+    """Pairs of an interval and an entry of the run that overlap: at most `most`, and where to continue.
+
+    Both are sorted by their lower ends; `run_reach` is from `segment_reach`. Entries with a negative place
+    are left out. The entries of an interval are visited from the last that does not begin after it to the
+    first, skipping segments: O(log² n) steps at most for each pair, whatever the lengths of the intervals.
+
+    Args:
+        run_low: Lower ends in the run.
+        run_high: Its upper ends.
+        run_place: Its places.
+        run_reach: How far its segments reach.
+        low: Lower ends of the intervals.
+        high: Their upper ends.
+        row: The interval to begin with.
+        at: The entry to begin with; NOT_BEGUN: the last one that may overlap.
+        most: The maximum number of pairs; at least one.
+
+    Returns:
+        The interval of each pair and its entry, then `row` and `at` of the next call. When all intervals are
+        done, `row` is their number.
+    """
+    owner = np.empty(most, np.int32)
+    entry = np.empty(most, np.int32)
+    found = 0
+    first = 0
+    while row < len(low):
+        if at == NOT_BEGUN:
+            first = first_not_below_from(run_low, low[row], first)
+            at = first_above_from(run_low, high[row], first) - 1
+        while at >= 0:
+            if run_reach[at] < low[row]:
+                at = (at & (at + 1)) - 1
+                continue
+            if run_high[at] >= low[row] and run_place[at] >= 0:
+                if found == most:
+                    return owner, entry, row, at
+                owner[found] = row
+                entry[found] = at
+                found += 1
+            at -= 1
+        row += 1
+        at = NOT_BEGUN
+    return owner[:found], entry[:found], row, at
+
+
+@kernel
+def do_overlap(run_low: Array, run_reach: Array, low: Array, high: Array) -> Array:
+    """Whether each interval overlaps an entry of the run that is not gone, given as in `overlap_pairs`."""
+    overlap = np.zeros(len(low), np.bool_)
+    first = 0
+    for row in range(len(low)):
+        first = first_not_below_from(run_low, low[row], first)
+        at = first_above_from(run_low, high[row], first) - 1
+        while at >= 0 and run_reach[at] < low[row]:
+            at = (at & (at + 1)) - 1
+        overlap[row] = at >= 0
+    return overlap
 
 
 @kernel

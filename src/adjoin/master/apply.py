@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adjoin.arguments import MOST_WHOLE, shown
 from adjoin.errors import ConflictError, OptionError
 from adjoin.keys.casts import stored_type
 from adjoin.keys.codec import encoded_values
@@ -71,7 +72,7 @@ class ApplyOptions:
 
     def __post_init__(self) -> None:
         if self.txn is not None and not (_is_name(self.txn) or _is_numbered(self.txn)):
-            raise OptionError(f"txn={self.txn!r}: give a name, a name and a number as a tuple, or None")
+            raise OptionError(f"txn={shown(self.txn)}: give a name, a name and a number as a tuple, or None")
         if not all(map(_is_name, self.order_by)) or len(set(self.order_by)) < len(self.order_by):
             raise OptionError(f"order_by={self.order_by!r}: give a column name, or several different ones")
         if self.sequence is not None and not _is_name(self.sequence):
@@ -82,7 +83,7 @@ class ApplyOptions:
             )
         wrong = [item for item in self.marks.items() if not (_is_name(item[0]) and _is_integer(item[1]))]
         if wrong:
-            raise OptionError(f"marks={dict(wrong)!r}: give each mark a name and a whole number")
+            raise OptionError(f"marks={shown(dict(wrong))}: give each mark a name and a whole number")
 
 
 def now_utc() -> datetime:
@@ -94,7 +95,7 @@ def _is_name(value: object) -> bool:
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value <= MOST_WHOLE
 
 
 def _is_numbered(txn: object) -> bool:

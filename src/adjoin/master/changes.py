@@ -272,7 +272,8 @@ def check_names(names: list[str], manifest: Manifest, order_by: Sequence[str]) -
     unknown = sorted(set(names) - set(manifest.schema.names) - {OPERATION_COLUMN, *order_by})
     if unknown:
         raise SchemaError(
-            f"changes have columns {unknown} that the master lacks; its columns are {manifest.schema.names}"
+            f"changes have columns {unknown} that the master lacks; drop them, or add them with evolve=True; "
+            f"its columns are {manifest.schema.names}"
         )
     for what, wanted in (("key columns", manifest.key), ("columns to order by", order_by)):
         missing = [name for name in wanted if name not in names]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class Cost:
         return scans * self.positioning_seconds + blocks * self.block_seconds
 
 
+@runtime_checkable
 class Device(Protocol):
     def cost(self, files: Sequence[str]) -> Cost:
         """What reading these files costs."""

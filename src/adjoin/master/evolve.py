@@ -64,8 +64,10 @@ class Evolution:
                 raise OptionError(f"{option}={given!r}: give a dictionary with column names as keys")
         names = (drop,) if isinstance(drop, str) else arguments.names("drop", drop)
         for name in (*names, *(add or {}), *(rename or {}).values()):
-            if not (isinstance(name, str) and name):
-                raise OptionError(f"{name!r} is not a column name; give a string that is not empty")
+            if not (isinstance(name, str) and name and arguments.is_utf8(name)):
+                raise OptionError(
+                    f"{name!r} is not a column name; give a string that is not empty, without lone surrogates"
+                )
         return cls(
             add={name: _type_of(name, given) for name, given in (add or {}).items()},
             drop=names,

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from adjoin.arguments import MOST_WHOLE, shown
 from adjoin.errors import ConflictError, OptionError, VersionNotFoundError
 from adjoin.master import files
 from adjoin.master.base_records import BaseRecords
@@ -103,7 +104,9 @@ class NumberedChange:
             self._records.drop(*self._txn)
             raise
         if newer.revision != base.revision + 1:
-            raise ConflictError(f"another process committed change set {self._txn} at the same time")
+            raise ConflictError(
+                f"another process committed change set {self._txn} at the same time; run it again"
+            )
         return Settled(base, newer, False)
 
     def _committed(self) -> tuple[int, int] | None:
@@ -142,10 +145,10 @@ def checked_txn(txn: tuple[str, int]) -> tuple[str, int]:
     if isinstance(txn, tuple) and len(txn) == 2:
         name, number = txn
         is_text = isinstance(name, str) and name == name.encode(errors="ignore").decode()
-        if is_text and name and type(number) is int and number >= 0:
+        if is_text and name and type(number) is int and 0 <= number <= MOST_WHOLE:
             return name, number
     raise OptionError(
-        f'txn={txn!r}: give a name and the number of the micro-batch, such as ("sales", batch_id)'
+        f'txn={shown(txn)}: give a name and the number of the micro-batch, such as ("sales", batch_id)'
     )
 
 

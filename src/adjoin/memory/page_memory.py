@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoin.arguments import local_path, whole_number
 from adjoin.errors import ArenaError, CorruptionError, OptionError
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.types import Array
@@ -274,11 +275,12 @@ class PageFile(_FileMemory):
     The caller makes sure that only one process uses the file at a time.
 
     Args:
-        path: The file, in memory (tmpfs) or on disk; created if it does not exist.
+        path: The file, in memory (tmpfs) or on disk, plain or as `file:///...`; created if it does not exist.
         most_bytes: The most that it may occupy.
 
     Raises:
         ArenaError: The file cannot be opened or created.
+        OptionError: The path is not a local one, or the size is not a whole number above 0.
     """
 
     fixed_bytes = 16 * BLOCK_BYTES
@@ -287,7 +289,8 @@ class PageFile(_FileMemory):
     """First key and checksum of the page, and the arrays held in memory of the process."""
 
     def __init__(self, path: str | os.PathLike[str], most_bytes: int) -> None:
-        super().__init__(MappedFile(path, most_bytes), "")
+        most_bytes = whole_number("most_bytes", most_bytes, 1)
+        super().__init__(MappedFile(local_path(path), most_bytes), "")
         self.path = self._file.path
         self.most_bytes = most_bytes
         self._parts: dict[str, FilePart] = {}

@@ -2,7 +2,9 @@
 
 import time
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from adjoin import arguments
 
 
 @dataclass(frozen=True)
@@ -12,6 +14,7 @@ class Pause:
     seconds: float
 
 
+@runtime_checkable
 class Clock(Protocol):
     def now(self) -> float:
         """Seconds since a fixed point in time."""
@@ -47,3 +50,9 @@ class SimulatedClock:
 
     def sleep(self, seconds: float) -> None:
         self._now += seconds
+
+
+def clock_of(clock: Clock | None) -> Clock:
+    """The clock that was given, or the system's; an OptionError if it is not a clock."""
+    arguments.kind("clock", clock, Clock)
+    return SystemClock() if clock is None else clock

@@ -21,7 +21,7 @@ from adjoin.master.master import Master
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.memory.budget import parse_bytes
 from adjoin.memory.page_memory import PageMemory
-from adjoin.operators.clock import Clock, SystemClock
+from adjoin.operators.clock import Clock, SystemClock, clock_of
 from adjoin.operators.on import On
 from adjoin.semistream.base.contract import SemiStreamOperator
 from adjoin.semistream.base.join import require_master
@@ -146,14 +146,17 @@ class AutoJoin(SemiStreamOperator):
         arguments.flag("shared_index", shared_index)
         self._is_paced = arguments.flag("is_paced", is_paced)
         self._spec = make_spec(master, on, how, columns, within, between, suffix)
+        given = arguments.kind("pages", pages, PageMemory)
         _check_memory(
             self._total_bytes,
-            self.least_memory(master, pages=type(pages or PageMemory()), shared_index=shared_index),
+            self.least_memory(
+                master, pages=type(PageMemory() if given is None else given), shared_index=shared_index
+            ),
         )
         self._shared_index = shared_index
-        self._owns_device = device is None
+        self._owns_device = arguments.kind("device", device, Device) is None
         self._device: Device = Disk() if device is None else device
-        self._clock = clock or SystemClock()
+        self._clock = clock_of(clock)
         self._make = partial(
             _make,
             on=on,
@@ -188,7 +191,7 @@ class AutoJoin(SemiStreamOperator):
         return self._join.schema_of(stream)
 
     def metrics(self) -> dict[str, Any]:
-        """Those of the current join, summed over all joins; also `algorithm`, `reason` and `choices`."""
+        """The metrics of all joins so far, added up; also `algorithm`, `reason` and `choices`."""
         now = self._join.metrics()
         return {
             **now,

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from adjoin.errors import SchemaError
+from adjoin.errors import OptionError, SchemaError
+
+_OURS = "_adjoin_"
 
 
 def column(name: str) -> Column:
@@ -67,3 +69,18 @@ def free_name(df: DataFrame, name: str) -> str:
     while compared(name) in taken:
         name += "_"
     return name
+
+
+def refuse_repeated(names: list[str], compared: Callable[[str], str]) -> None:
+    """Raise an error if the session considers two of these result columns equal."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(compared(name))
+        if other is not None and name.startswith(_OURS):
+            raise OptionError(f"column {other!r} has a name that adjoin reserves for itself; rename it")
+        if other is not None:
+            raise SchemaError(
+                f"Spark considers the columns {other!r} and {name!r} equal; rename one, choose another "
+                "suffix=, or set spark.sql.caseSensitive"
+            )
+        seen[compared(name)] = name

@@ -74,10 +74,11 @@ class DINER(CompleteJoin):
         [(1, 'pen', 7), (3, 'pad', 5)]
 
     Cost:
-        Time O(log n) to find the matches of a row among n in memory; the cleanup phase reads the blocks of
-        one input at most once for each time that it fills the memory with blocks of the other. With complete
-        results, a batch of n rows reads each page whose keys and times it may match once for every c rows,
-        where c are the rows that an eighth of the memory holds at 96 bytes each.
+        Time O(log n) to find the matches of a row among n in memory; in a range join O(log² n) for each match
+        at worst, however long some of the intervals are. The cleanup phase reads the blocks of one input at
+        most once for each time that it fills the memory with blocks of the other. With complete results, a
+        batch of n rows reads each page whose keys and times it may match once for every c rows, where c are
+        the rows that an eighth of the memory holds at 96 bytes each.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on

@@ -51,8 +51,9 @@ class MINER(SpillingJoin):
         [('ink', 'Bob'), ('pen', 'Ada')]
 
     Cost:
-        Time O(log n) for each relation to find the matches of a row among n tuples. The cleanup phase reads
-        every relation once for each part of those before it that fits in memory, the smallest first.
+        Time O(log n) for each relation to find the matches of a row among n tuples, and O(log² n) at worst
+        for each match in a range, however long. The cleanup phase reads every relation once for each part of
+        those before it that fits in memory, the smallest first.
 
     Reference:
         Bornea, Vassalos, Kotidis, Deligiannakis: Adaptive Join Operators for Result Rate Optimization on

@@ -520,7 +520,9 @@ def test_numbered_change_sets_are_recognized_forever(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "txn", ["", 7, ("a",), ("a", -1), ("a", True), ("", 1), ("a", "b"), ("a", 1, 2), ["a", 1]]
+    "txn",
+    ["", 7, ("a",), ("a", -1), ("a", True), ("", 1), ("a", "b"), ("a", 1, 2), ["a", 1], ("a", 1 << 10**5)],
+    ids=lambda txn: f"{type(txn).__name__}",
 )
 def test_numbers_of_change_sets_are_validated(tmp_path: Path, txn: Any) -> None:
     master = _simple(tmp_path / "m", rows=5)
@@ -539,6 +541,6 @@ def test_marks_are_committed_with_the_changes(tmp_path: Path) -> None:
     nothing = changes([], pa.int64())
     assert second.apply(nothing, marks={"highest": 9}).version == second.version
     assert second.apply(nothing, marks={"highest": 10}).marks["highest"] == 10
-    for wrong in ({"a": 1.5}, {"": 1}, {"a": True}):
+    for wrong in ({"a": 1.5}, {"": 1}, {"a": True}, {"a": 1 << 63}, {"a": -(10**5000)}):
         with pytest.raises(OptionError, match="marks="):
             master.apply(step, marks=wrong)  # type: ignore[arg-type]

@@ -115,6 +115,8 @@ def test_two_columns_can_swap_names(tmp_path):
         ({"add": {"x": 7}}, "unknown type"),
         ({"add": ["x"]}, "give a dictionary"),
         ({"add": {"": "string"}}, "not a column name"),
+        ({"add": {"\ud800": "string"}}, "not a column name"),
+        ({"rename": {"name": "\ud800"}}, "not a column name"),
     ],
 )
 def test_impossible_changes_of_columns_are_refused(tmp_path, change, said):

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from adjoin.errors import ArenaError, OptionError
+from adjoin.spark import operator_home
 from adjoin.spark.page_memory import files, sweeper
 from adjoin.spark.page_memory.files import PageFiles
 from tests.unit.spark.hosts import Executor, until
@@ -24,7 +25,7 @@ from tests.unit.spark.hosts import Executor, until
 
 @pytest.fixture(autouse=True)
 def no_sweeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_start_sweeper", lambda home: None)
+    monkeypatch.setattr(operator_home, "_start_sweeper", lambda home: None)
 
 
 @pytest.fixture
@@ -308,7 +309,7 @@ def test_an_operator_removed_before_it_is_locked_is_created_again(
     page_files: PageFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory is removed before it is opened, together with the home, and after it is opened."""
-    real, calls = files._lock_directory, 0
+    real, calls = operator_home._lock_directory, 0
 
     def lock(path: str) -> int | None:
         nonlocal calls
@@ -327,7 +328,7 @@ def test_an_operator_removed_before_it_is_locked_is_created_again(
         return real_is_at(path, descriptor)
 
     real_is_at = sweeper.is_at
-    monkeypatch.setattr(files, "_lock_directory", lock)
+    monkeypatch.setattr(operator_home, "_lock_directory", lock)
     monkeypatch.setattr(sweeper, "is_at", is_at)
     with page_files.acquire(0, 1) as path:
         assert _is_locked(path)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adjoin.spark.page_memory import files, sweeper
+from adjoin.spark import operator_home
+from adjoin.spark.page_memory import sweeper
 from adjoin.spark.page_memory.files import PageFiles
 from tests.unit.spark.hosts import Executor, sweepers, until
 
@@ -20,7 +21,7 @@ def page_files(directory: Path) -> PageFiles:
 
 @pytest.fixture
 def no_sweeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_start_sweeper", lambda home: None)
+    monkeypatch.setattr(operator_home, "_start_sweeper", lambda home: None)
 
 
 def _owned_by(home: Path, *owners: str) -> Path:
@@ -112,15 +113,15 @@ def test_an_operator_used_again_while_it_is_examined_is_kept(
 ) -> None:
     operator = _owned_by(home)
     home.chmod(0o700)
-    real = sweeper._is_unneeded
+    real = sweeper.is_unneeded
 
     def is_unneeded(path: str, descriptor: int) -> bool:
-        monkeypatch.setattr(sweeper, "_is_unneeded", real)
+        monkeypatch.setattr(sweeper, "is_unneeded", real)
         verdict = real(path, descriptor)
         with page_files.acquire(0, 1):
             return verdict
 
-    monkeypatch.setattr(sweeper, "_is_unneeded", is_unneeded)
+    monkeypatch.setattr(sweeper, "is_unneeded", is_unneeded)
     sweeper.sweep(str(home))
     assert (operator / "0.arena").exists()
 
@@ -131,7 +132,7 @@ def test_an_operator_recreated_while_the_old_one_is_examined_is_kept(
     """The lock on the old directory says nothing about the tasks in the new one."""
     _owned_by(home)
     home.chmod(0o700)
-    real, verdicts = sweeper._is_unneeded, 0
+    real, verdicts = sweeper.is_unneeded, 0
     with ExitStack() as task:
 
         def is_unneeded(path: str, descriptor: int) -> bool:
@@ -139,12 +140,12 @@ def test_an_operator_recreated_while_the_old_one_is_examined_is_kept(
             verdicts += 1
             if verdicts == 1:
                 sweeper.remove(path)
-                monkeypatch.setattr(sweeper, "_is_unneeded", real)
+                monkeypatch.setattr(sweeper, "is_unneeded", real)
                 task.enter_context(page_files.acquire(0, 1))
-                monkeypatch.setattr(sweeper, "_is_unneeded", is_unneeded)
+                monkeypatch.setattr(sweeper, "is_unneeded", is_unneeded)
             return True
 
-        monkeypatch.setattr(sweeper, "_is_unneeded", is_unneeded)
+        monkeypatch.setattr(sweeper, "is_unneeded", is_unneeded)
         sweeper.sweep(str(home))
         assert (home / "op" / "0.arena").exists()
     assert verdicts == 1

@@ -13,7 +13,7 @@ from adjoin.master.device import Device, Disk
 from adjoin.master.master import Master
 from adjoin.memory.budget import MemoryBudget, parse_bytes
 from adjoin.memory.page_memory import PageFile, PageMemory
-from adjoin.operators.clock import Clock, SystemClock
+from adjoin.operators.clock import Clock, clock_of
 from adjoin.semistream.base.answers import Answerer
 from adjoin.semistream.base.contract import SemiStreamOperator
 from adjoin.semistream.base.intake import Intake
@@ -75,9 +75,9 @@ def make_parts(
     """
     arguments.flag("shared_index", shared_index)
     budget = MemoryBudget(parse_bytes(memory))
-    _check_page_file(pages, budget.total_bytes)
-    clock = clock or SystemClock()
-    owns_device = device is None
+    _check_page_file(arguments.kind("pages", pages, PageMemory), budget.total_bytes)
+    clock = clock_of(clock)
+    owns_device = arguments.kind("device", device, Device) is None
     device = Disk() if device is None else device
     names: Collection[str] = {*spec.columns, *spec.verified}
     resident = ResidentPages(
@@ -96,7 +96,7 @@ def _check_page_file(pages: PageMemory | None, memory_bytes: int) -> None:
     if isinstance(pages, PageFile) and pages.most_bytes < memory_bytes:
         raise OptionError(
             f"pages={pages.path} may occupy {pages.most_bytes} bytes, less than memory={memory_bytes}; "
-            "give the file as much"
+            "give the file at least as much"
         )
 
 

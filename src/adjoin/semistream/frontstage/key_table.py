@@ -38,7 +38,7 @@ class KeyTable:
         slot: The slot of its rows, ON_THE_WAY, or EMPTY where no key is.
         row: Its first row in the slot.
         rows: How many rows it has.
-        heat: How often its rows were used of late.
+        heat: How often its rows were used recently.
     """
 
     entry_bytes = 8 + 4 + 4 + 4 + 1
@@ -158,12 +158,12 @@ class KeyTable:
         self.heat >>= 1
 
     def count(self, keys: Array, times: Array) -> Array:
-        """How often each key was seen of late, including these times."""
+        """How often each key was seen recently, including these times."""
         self._counted += int(times.sum())
         return count_seen(keys, times, self._seen)
 
     def seen(self, keys: Array) -> Array:
-        """How often each key was seen of late."""
+        """How often each key was seen recently."""
         return times_seen(keys, self._seen)
 
     def fade(self) -> bool:

@@ -20,7 +20,7 @@ class RowsByKey:
         keys: The encoded keys, each once.
         rows: The number of rows of each.
         batch: The rows, in key order.
-        heat: How often the rows of each key were used of late.
+        heat: How often the rows of each key were used recently.
     """
 
     keys: Array

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from adjoin.arguments import share
+from adjoin import arguments
 from adjoin.arrow.copying import plain_columns, take_rows
 from adjoin.arrow.encodings import Orders, can_be_numbered, declared_values
 from adjoin.arrow.row_sizes import sizes_of
@@ -79,10 +79,11 @@ class FrontStaged(SemiStreamOperator):
     ) -> None:
         super().__init__()
         require_master(master)
-        front = share("front", front)
+        front = arguments.share("front", front)
         if front == 1:
             raise OptionError("front=1 leaves nothing to the join behind; give a share less than 1")
-        pages: PageMemory = options.get("pages") or PageMemory()
+        given = arguments.kind("pages", options.get("pages"), PageMemory)
+        pages: PageMemory = PageMemory() if given is None else given
         part = pages.part("front")
         make: Callable[..., SemiStreamJoin] = self.behind
         self._join = make(master, on, how, memory, **{**options, "pages": pages})
@@ -111,7 +112,7 @@ class FrontStaged(SemiStreamOperator):
         return self._join.schema_of(stream)
 
     def metrics(self) -> dict[str, Any]:
-        """Those of the join behind, for both; of the cache `front_hits`, `front_keys` and `front_bytes`."""
+        """The metrics of the join behind, for both; also `front_hits`, `front_keys` and `front_bytes`."""
         behind = self._join.metrics()
         return {
             "front_bytes": 0,
@@ -149,7 +150,7 @@ class FrontStaged(SemiStreamOperator):
     def offer(self, batch: pa.RecordBatch) -> bool:
         """Put rows into the input buffer of the join behind; False if there is no room. See `SSIJ.offer`.
 
-        They do not pass the cache.
+        They bypass the cache.
         """
         self._check_open()
         self._check_batch(batch)
@@ -291,6 +292,7 @@ def FrontStage(behind: type[SemiStreamJoin]) -> type[FrontStaged]:  # noqa: N802
     name = f"FrontStaged{behind.__name__}"
     options = signature(behind)
     facts = {
+        "__module__": __name__,
         "__doc__": _document(behind, options),
         "__signature__": options.replace(
             parameters=[*options.parameters.values(), signature(FrontStaged).parameters["front"]]

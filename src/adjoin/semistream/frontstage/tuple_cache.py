@@ -113,10 +113,10 @@ class TupleCache:
     """Master rows by key, in bounded memory; the least wanted are given up first.
 
     How it works: rows are packed into slots, each an Arrow record batch, and a hash table knows the place of
-    every key. Counters that fade tell how often each key was wanted of late, cached or not. New rows fill one
-    slot after the other; when the memory is used up, they compete with the rows of one slot after the other,
-    and the keys that were wanted most stay. How often the last of these was wanted is the threshold for new
-    keys.
+    every key. Counters that fade tell how often each key was wanted recently, cached or not. New rows fill
+    one slot after the other; when the memory is used up, they compete with the rows of one slot after the
+    other, and the keys that were wanted most stay. How often the last of these was wanted is the threshold
+    for new keys.
 
     Args:
         schema: The columns of the rows, the encoded key (int64) first.
@@ -228,7 +228,7 @@ class TupleCache:
         self._packed.vouch_groups(places.keys, places.slot, places.row, places.rows)
 
     def count(self, keys: Array, times: Array) -> Array:
-        """How often each key was seen of late, including these times."""
+        """How often each key was seen recently, including these times."""
         if self._table.fade():
             self.least_seen = max(1, self.least_seen // 2)
         return self._table.count(keys, times)

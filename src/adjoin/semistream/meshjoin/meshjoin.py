@@ -1,4 +1,4 @@
-"""MESHJOIN: the master passes by in a circle, and every row stays for one round."""
+"""MESHJOIN: the master is read over and over, and every row stays for one round."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _ROW_COST = KeyedRows.row_bytes + RowQueue.state_bytes
 
 
 class Scan:
-    """The algorithm of MESHJOIN: read the master in portions, in a circle, each joined with all pending rows.
+    """The algorithm of MESHJOIN: read the master in portions, cyclically, each joined with all pending rows.
 
     Args:
         parts: What the join is made of.

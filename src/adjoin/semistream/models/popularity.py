@@ -80,7 +80,7 @@ def zipf_weights(master_rows: int, rows_per_page: int, exponent: float) -> Array
     """
     if master_rows < 1 or rows_per_page < 1 or not 0 <= exponent < math.inf:
         raise OptionError(
-            f"{master_rows} rows, {rows_per_page} a page, exponent {exponent}: one is too small"
+            f"master_rows={master_rows}, rows_per_page={rows_per_page}, exponent={exponent}: one is too small"
         )
     edges = np.minimum(np.arange(0, master_rows + rows_per_page, rows_per_page), master_rows)
     sums = power_sum(edges, exponent)
@@ -126,7 +126,7 @@ class Popularity:
     def __init__(self, weights: ArrayLike) -> None:
         given = np.asarray(weights, np.float64)
         if given.ndim != 1 or not len(given) or not np.isfinite(given).all() or given.min() < 0:
-            raise OptionError("weights: give one number for each page, none less than 0")
+            raise OptionError("weights: give one number for each page, at least 0")
         if not given.any():
             raise OptionError("weights: all are 0; give those of pages that the stream has wanted")
         self.weights: Array = given / given.sum()

@@ -111,7 +111,7 @@ def split_memory(rest_bytes: float, hash_weight: float, queue_weight: float) -> 
     """
     if hash_weight <= 0 or queue_weight < 0:
         raise OptionError(
-            f"weights {hash_weight} and {queue_weight}: the first must be more than 0, none less"
+            f"weights {hash_weight} and {queue_weight}: the first must be above 0, the second at least 0"
         )
     hash_bytes = rest_bytes * hash_weight / (hash_weight + queue_weight)
     return hash_bytes, rest_bytes - hash_bytes

@@ -71,7 +71,8 @@ def search(
     most = int(min((setting.memory_bytes - setting.waiting_row_bytes) // page_bytes, pages))
     if most < 1:
         raise BudgetError(
-            f"{setting.memory_bytes} bytes of memory hold no page of {page_bytes:.0f} and a row"
+            f"memory of {setting.memory_bytes} bytes cannot hold a page of {page_bytes:.0f} bytes and a row; "
+            "give more"
         )
     widest = int(np.clip(2 * best_buffer_bytes(setting, constants) / page_bytes, 1, most))
     pinned = _doublings(min(most, pages - 1)) if pinning == "any" else np.zeros(1, np.int64)

@@ -154,7 +154,7 @@ class SSIJ(SemiStreamJoin):
         super().__init__(parts, intake, self._phases)
 
     def metrics(self) -> dict[str, Any]:
-        """Those of every operator; also `deadlines_missed`, `online_phases` and `join_phases`."""
+        """The metrics of every operator; also `deadlines_missed`, `online_phases` and `join_phases`."""
         return super().metrics()
 
     def paced(self, items: Iterable[pa.RecordBatch | Pause]) -> Iterable[pa.RecordBatch | Pause | None]:

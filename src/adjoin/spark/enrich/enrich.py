@@ -6,17 +6,15 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from adjoin.arguments import local_path
-from adjoin.errors import OptionError, SchemaError
+from adjoin.errors import OptionError
 from adjoin.keys.predicate import Distance
 from adjoin.master.master import Master
 from adjoin.memory.budget import parse_bytes
@@ -28,10 +26,11 @@ from adjoin.spark.enrich.micro_batch import MicroBatch
 from adjoin.spark.enrich.routing import ROUTES, route_by_range
 from adjoin.spark.enrich.shares import default_partitions, share_of
 from adjoin.spark.enrich.task import EnrichTask
-from adjoin.spark.metrics.metrics import REPORT_COLUMN, REPORT_FIELD, next_name, observe_reports
-from adjoin.spark.naming import by_place, comparison, found_key, found_name, found_names
+from adjoin.spark.metrics.metrics import REPORT_FIELD, next_name, observe_reports
+from adjoin.spark.naming import by_place, comparison, found_key, found_name, found_names, refuse_repeated
 from adjoin.spark.page_memory.files import DIRECTORY_SETTING
 from adjoin.spark.page_memory.query_end import clean_up_after
+from adjoin.spark.parallelism import parallelism
 from adjoin.spark.types import arrow_schema_for_spark, arrow_settings, spark_schema, stream_schema
 
 _PINS_KEPT = 16
@@ -221,41 +220,17 @@ def _result_schema(df: DataFrame, master: Master, spec: JoinSpec, deadline: Dead
         name = field.name if compared(field.name) not in taken else field.name + spec.suffix
         added.append(StructField(name, field.dataType, True))
     result = StructType([*given, *added, REPORT_FIELD])
-    _refuse_repeated(result.names, compared)
+    refuse_repeated(result.names, compared)
     return result
-
-
-def _refuse_repeated(names: list[str], compared: Callable[[str], str]) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.get(compared(name))
-        if other is not None and name == REPORT_COLUMN:
-            raise OptionError(f"column {other!r} has a name that adjoin reserves for itself; rename it")
-        if other is not None:
-            raise SchemaError(
-                f"Spark considers the columns {other!r} and {name!r} equal; rename one, choose another "
-                "suffix=, or set spark.sql.caseSensitive"
-            )
-        seen[compared(name)] = name
 
 
 def _partitions(df: DataFrame, master: Master, memory_bytes: int, partitions: int | None) -> int:
     if partitions is None:
-        partitions = default_partitions(master, memory_bytes, _parallelism(df.sparkSession))
+        partitions = default_partitions(master, memory_bytes, parallelism(df.sparkSession))
     elif not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
         raise OptionError(f"partitions={partitions!r} must be an integer of at least 1")
     share_of(master, memory_bytes, partitions)
     return partitions
-
-
-@lru_cache(maxsize=8)
-def _parallelism(session: Any) -> int:
-    """Tasks that the session runs at once; Connect only reveals it in how many parts it makes of a range."""
-    context = getattr(session, "sparkContext", None)
-    if context is not None:
-        return max(1, int(context.defaultParallelism))
-    parts = session.range(1 << 12).select(F.spark_partition_id().alias("part")).distinct()
-    return max(1, int(parts.count()))
 
 
 def _routed(df: DataFrame, master: Master, spec: JoinSpec, route: str, partitions: int) -> DataFrame:

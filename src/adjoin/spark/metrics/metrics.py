@@ -1,9 +1,9 @@
 """Metrics of a micro-batch, carried by Spark's query progress."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -112,13 +112,7 @@ class EnrichProgress:
         On classic Spark this includes those inside `foreachBatch`, if this process ran it and the
         micro-batch is one of the last 100; their numbers are those of the first computation of the rows.
         """
-        found = []
-        inside = batch_observations.of(MicroBatch(str(progress.id), progress.batchId))
-        for name, observed in (*progress.observedMetrics.items(), *inside):
-            facts = _as_mapping(observed)
-            if facts.keys() == {_TASKS} and facts[_TASKS]:
-                found.append(cls._of(name, progress, _once_each(facts[_TASKS])))
-        return found
+        return [cls._of(name, progress, tasks) for name, tasks in reports_of(progress, "partition")]
 
     @classmethod
     def _of(
@@ -138,7 +132,48 @@ class EnrichProgress:
         )
 
 
-class EnrichListener(StreamingQueryListener):
+_Progress = TypeVar("_Progress")
+
+
+class ProgressListener(StreamingQueryListener, Generic[_Progress]):
+    """Passes the progress of adjoin's joins in a session's streaming queries to a function.
+
+    Args:
+        progress_of: What Spark's progress says about them.
+        on_progress: Called after each micro-batch, once for each of them.
+        on_error: Called when an error of adjoin ends a query, with the query's id and the error.
+    """
+
+    def __init__(
+        self,
+        progress_of: Callable[[StreamingQueryProgress], Sequence[_Progress]],
+        on_progress: Callable[[_Progress], None],
+        on_error: Callable[[str, AdjoinError], None] | None,
+    ) -> None:
+        self._progress_of = progress_of
+        self._on_progress = on_progress
+        self._on_error = on_error
+        quiet_listeners_at_exit()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Nothing to report yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
+        """Report what the operators did."""
+        for progress in self._progress_of(event.progress):
+            self._on_progress(progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
+        """Nothing to report."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Report the error if it is one of adjoin."""
+        error = reason(event.exception)
+        if error is not None and self._on_error is not None:
+            self._on_error(str(event.id), error)
+
+
+class EnrichListener(ProgressListener[EnrichProgress]):
     """Passes the progress of every `enrich` in a session's streaming queries to a function.
 
     Args:
@@ -160,26 +195,7 @@ class EnrichListener(StreamingQueryListener):
         on_progress: Callable[[EnrichProgress], None],
         on_error: Callable[[str, AdjoinError], None] | None = None,
     ) -> None:
-        self._on_progress = on_progress
-        self._on_error = on_error
-        quiet_listeners_at_exit()
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Nothing to report yet."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
-        """Report what the operators did."""
-        for progress in EnrichProgress.of(event.progress):
-            self._on_progress(progress)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
-        """Nothing to report."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Report the error if it is one of adjoin."""
-        error = reason(event.exception)
-        if error is not None and self._on_error is not None:
-            self._on_error(str(event.id), error)
+        super().__init__(EnrichProgress.of, on_progress, on_error)
 
 
 def report_row(schema: pa.Schema, facts: Mapping[str, int]) -> pa.RecordBatch:
@@ -240,9 +256,18 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
     return facts
 
 
-def _once_each(reports: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """One report per partition: where rows are computed twice, there can be two."""
-    return list({report["partition"]: report for report in map(_as_mapping, reports)}.values())
+def reports_of(progress: StreamingQueryProgress, part: str) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """The names of the joins in a micro-batch, and their reports that say which `part` they are about.
+
+    There is one report per part: where rows are computed twice, there can be two of the same.
+    """
+    inside = batch_observations.of(MicroBatch(str(progress.id), progress.batchId))
+    for name, observed in (*progress.observedMetrics.items(), *inside):
+        facts = _as_mapping(observed)
+        if facts.keys() == {_TASKS}:
+            reports = {report.get(part): report for report in map(_as_mapping, facts[_TASKS])}
+            if reports and None not in reports:
+                yield name, list(reports.values())
 
 
 def _task(facts: Mapping[str, Any]) -> TaskProgress:

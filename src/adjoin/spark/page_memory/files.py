@@ -4,23 +4,19 @@ This module creates a page file, locks it for the length of a task, and removes 
 contents.
 """
 
-import errno
 import fcntl
 import os
 import re
-import stat
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 
 from adjoin.arguments import local_path
-from adjoin.errors import ArenaError, OptionError
+from adjoin.errors import OptionError
 from adjoin.master import version_records
+from adjoin.spark import operator_home
 from adjoin.spark.page_memory import sweeper
 
 DIRECTORY_SETTING = "spark.adjoin.arena.dir"
@@ -95,7 +91,7 @@ class PageFiles:
             ended = _mark(records) if keep else "."
             held = _hold(home, self.operator, names, ended, attempt)
         except OSError as error:
-            raise _refused(home, error) from error
+            raise operator_home.refused(home, error, DIRECTORY_SETTING) from error
         try:
             yield held.path
         finally:
@@ -137,104 +133,21 @@ class _Held:
 
 
 def _hold(home: str, operator: str, names: Sequence[str], ended: str | None, attempt: int) -> _Held:
-    path = os.path.join(home, operator)
-    for _ in range(_ATTEMPTS):
-        with suppress(FileNotFoundError):  # the sweeper has just removed it: create it again
-            is_new = _make_private(home, path)
-            directory = _lock_directory(path)
-            if directory is not None:
-                return _hold_in(home, path, directory, names, ended, attempt, is_new=is_new)
-    raise ArenaError(f"{path} keeps being removed; set {DIRECTORY_SETTING} to another directory")
-
-
-def _hold_in(
-    home: str,
-    path: str,
-    directory: int,
-    names: Sequence[str],
-    ended: str | None,
-    attempt: int,
-    *,
-    is_new: bool,
-) -> _Held:
+    held = operator_home.hold(home, operator, ended, DIRECTORY_SETTING)
     try:
-        _note(path, ended)
-        _start_sweeper(home)
-        if is_new:
+        if held.is_new:
             sweeper.sweep(home)
-        name, file = _lock_any(path, names, attempt)
-        os.utime(directory)
+        name, file = _lock_any(held.path, names, attempt)
+        os.utime(held.descriptor)
     except BaseException:
-        os.close(directory)
+        os.close(held.descriptor)
         raise
-    return _Held(os.path.join(path, name), file, directory)
-
-
-def _make_private(home: str, path: str) -> bool:
-    """Create the directory of the operator, below one that others can write to; True if it is new."""
-    os.makedirs(os.path.dirname(home), exist_ok=True)
-    with suppress(FileExistsError):
-        os.mkdir(home, 0o700)
-    found = os.lstat(home)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise ArenaError(
-            f"{home} is not a directory private to user {os.geteuid()}: remove it, or set "
-            f"{DIRECTORY_SETTING} to another directory"
-        )
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _lock_directory(path: str) -> int | None:
-    """Take a shared lock on the operator; None if it has been removed meanwhile."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        if sweeper.is_at(path, descriptor):
-            return descriptor
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
+    return _Held(os.path.join(held.path, name), file, held.descriptor)
 
 
 def _mark(records: str | None) -> str | None:
     """The file that marks the query as ended."""
     return None if records is None else os.path.join(os.path.abspath(records), version_records.ENDED)
-
-
-def _note(path: str, ended: str | None) -> None:
-    """Tell the sweeper whom the page files serve, and which file appears once they are no longer needed.
-
-    A batch job needs them only while they are locked, so its file exists from the start.
-    """
-    owner = os.path.join(path, sweeper.OWNERS, _owner(os.getpid(), os.getppid()))
-    if not os.path.exists(owner):
-        with suppress(FileExistsError):
-            os.mkdir(os.path.dirname(owner), 0o700)
-        os.close(os.open(owner, os.O_WRONLY | os.O_CREAT, 0o600))
-    if ended is not None:
-        with suppress(FileExistsError):
-            os.symlink(ended, os.path.join(path, sweeper.ENDED))
-
-
-@lru_cache(maxsize=1)
-def _owner(pid: int, parent: int) -> str:
-    """The executor: the nearest ancestor process named java, else the parent."""
-    ancestor = parent
-    while ancestor > 0:
-        found = sweeper.process(ancestor)
-        if found is None:
-            break
-        if found.name == "java":
-            return sweeper.owner_name(ancestor)
-        ancestor = found.parent
-    # The parent of an orphan is process 1, which never ends.
-    return sweeper.owner_name(parent if parent > 1 else pid)
 
 
 def _lock_any(path: str, names: Sequence[str], attempt: int) -> tuple[str, int]:
@@ -289,32 +202,3 @@ def _lock_file(path: str) -> int | None:
             os.close(file)
             raise
         os.close(file)
-
-
-def _start_sweeper(home: str) -> None:
-    """Start a sweeper unless one runs: it inherits the lock. If that fails, other tasks will sweep."""
-    descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Through a shell that exits at once: the sweeper has no parent that would have to wait for it.
-        command = [sys.executable, "-I", "-S", sweeper.__file__, home, str(descriptor)]
-        subprocess.run(
-            ["/bin/sh", "-c", '"$@" &', "sh", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[descriptor],
-            start_new_session=True,
-            check=False,
-        )
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)
-
-
-def _refused(home: str, error: OSError) -> ArenaError:
-    cause = os.strerror(error.errno) if error.errno else str(error)
-    cure = "make room there" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "make it writable"
-    place = error.filename or home
-    return ArenaError(f"{place}: {cause}; {cure}, or set {DIRECTORY_SETTING} to another directory")

@@ -79,16 +79,16 @@ def sweep(home: str) -> None:
 def _remove_if_unneeded(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        if _is_unneeded(path, descriptor):
+        if is_unneeded(path, descriptor):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A task may have come and gone since, and the operator may be in use again.
-            if is_at(path, descriptor) and _is_unneeded(path, descriptor):
+            if is_at(path, descriptor) and is_unneeded(path, descriptor):
                 remove(path)
     finally:
         os.close(descriptor)
 
 
-def _is_unneeded(path: str, descriptor: int) -> bool:
+def is_unneeded(path: str, descriptor: int) -> bool:
     """Whether its query has ended, its owners are gone, or it was idle for long."""
     return (
         os.path.exists(os.path.join(path, ENDED))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from adjoin.arguments import local_path, whole_number
+from adjoin.arguments import kind, local_path, whole_number
 from adjoin.arguments import seconds as seconds_of
 from adjoin.errors import AdjoinError, OptionError, SchemaError, StorageError
 from adjoin.master.device import Cost
 from adjoin.memory.budget import parse_bytes
-from adjoin.operators.clock import Clock, Pause, SystemClock
+from adjoin.operators.clock import Clock, Pause, clock_of
 from adjoin.operators.operator import Operator, Results
 
 Arrival = tuple[str, pa.RecordBatch | None] | Pause
@@ -61,17 +61,17 @@ class SpillOptions:
         disk: Cost | None = None,
     ) -> None:
         self.outer_blocks: tuple[int, int] | None = None
+        fewest = None if least_outer is None else whole_number("least_outer", least_outer, 1)
         if max_outer is not None:
             most = whole_number("max_outer", max_outer, 1)
-            fewest = most if least_outer is None else whole_number("least_outer", least_outer, 1)
-            self.outer_blocks = most, fewest
+            self.outer_blocks = most, most if fewest is None else fewest
         self.block_bytes = None if block_bytes is None else whole_number("block_bytes", block_bytes, 1)
         self.max_new = whole_number("max_new", max_new, 0)
         self.wait_seconds = seconds_of("wait_seconds", wait_seconds)
         self.folder = None if spill is None else local_path(spill, "spill")
         self.memory_bytes = parse_bytes(memory)
-        self.clock = clock or SystemClock()
-        self.disk = disk
+        self.clock = clock_of(clock)
+        self.disk = kind("disk", disk, Cost)
 
 
 @dataclass

@@ -36,7 +36,7 @@ INPUT_SHARE = 1 / 10
 _DIRECTORY_SHARE, _LEAST_CHUNKS, _DIRECTORY_COPIES = 1 / 128, 2, 2
 """The directories of blocks in memory; two copies while they are scanned."""
 _TASK_SHARE, _LEAST_TASK_BYTES = 1 / 64, 8 << 10
-_RECALLED_BYTES = 160
+_RELOADED_BYTES = 160
 """How much larger a row may be when it comes back from disk, with two more columns."""
 STAMP_BYTES = 8
 """Of a stored tuple: its moment of arrival."""
@@ -259,7 +259,7 @@ class MemoryPlan:
         schema = self.plain[side]
         key_bytes = 8 if self.are_points[side][0] else 16
         time_bytes = 8 * (TIME in schema.names)
-        return message_overhead(tuple_schema(schema)) + key_bytes + time_bytes + _RECALLED_BYTES
+        return message_overhead(tuple_schema(schema)) + key_bytes + time_bytes + _RELOADED_BYTES
 
     @cached_property
     def _slot_notes_bytes(self) -> int:

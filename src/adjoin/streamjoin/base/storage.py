@@ -158,13 +158,13 @@ class Storage:
         self.moments = Moments()
         self.input_bytes = 0
         self.notes: list[Notes] = []
-        self._recalled: list[MemoryTuples] = []
+        self._reloaded: list[MemoryTuples] = []
         self.account()
 
-    def recalled_tuples(self, schema: pa.Schema, *, are_points: Sequence[bool], slots: int) -> MemoryTuples:
+    def reloaded_tuples(self, schema: pa.Schema, *, are_points: Sequence[bool], slots: int) -> MemoryTuples:
         """Room for tuples that come back from disk; it is released with the storage."""
         tuples = MemoryTuples(schema, are_points=are_points, slots=slots, slot_bytes=self.sizes.slot_bytes)
-        self._recalled.append(tuples)
+        self._reloaded.append(tuples)
         return tuples
 
     # Tuples and blocks.
@@ -310,7 +310,7 @@ class Storage:
         for file, blocks in zip(self.files, self.blocks, strict=True):
             file.close()
             blocks.close()
-        for tuples in (*self.inputs, *self._recalled):
+        for tuples in (*self.inputs, *self._reloaded):
             tuples.slots.close()
 
     def check_invariants(self) -> None:

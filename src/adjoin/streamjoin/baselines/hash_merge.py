@@ -44,7 +44,7 @@ class HashMergeJoin(SpillingJoin):
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
         fan_in: Maximum number of runs merged at a time (F); by default 10, fewer in a small memory.
         max_outer: Refused: the size of a merge is its fan-in.
-        within, between: Refused: this join matches equal keys alone.
+        within, between: Refused: this join matches equal keys only.
         suffix: Appended to a right column whose name the left has too.
         columns: Columns to keep in the results, whose order does not change; all by default.
         block_bytes, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.
@@ -85,7 +85,7 @@ class HashMergeJoin(SpillingJoin):
         name = type(self).__name__
         spec = hashed_inputs(name, left, right, on, within, between, suffix, columns)
         most, fewest = merge_blocks(fan_in)
-        fewest = least_outer or fewest
+        fewest = fewest if least_outer is None else least_outer
         options = SpillOptions(memory, block_bytes, most, fewest, max_new, wait_seconds, spill, clock, disk)
         storage = Storage(spec, options, MERGE_MEMORY)
         pairs = PairJoin(spec, storage)

@@ -1,4 +1,4 @@
-"""What joins that match by hash share: equal keys alone, in a scattered order; and merges of runs."""
+"""What joins that match by hash share: equal keys only, in a scattered order; and merges of runs."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ def hashed_inputs(
     piece.
     """
     if within is not None or between is not None:
-        raise OptionError(f"{operator} joins equal keys alone; DINER takes within= and between=")
+        raise OptionError(f"{operator} matches equal keys only; use DINER for within= and between=")
     return TwoInputs(left, right, on, suffix=suffix, columns=columns, scatters=True)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from adjoin.arrow.copying import compact, join_batches, take_rows
 from adjoin.arrow.row_sizes import row_bytes
-from adjoin.kernels.intervals import overlap_ranges
+from adjoin.kernels.intervals import key_ranges
 from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
@@ -148,7 +148,7 @@ class RunMerge:
         """Join a block with the first `count` tuples of the other side."""
         pool = self._pools[1 - side]
         sizes, pool_sizes = sizes_of(rows), sizes_of(pool.rows)
-        begin, many = overlap_ranges(pool.low[:count], pool.low[:count], block.low, block.low)
+        begin, many = key_ranges(pool.low[:count], block.low, block.low)
         ends = np.cumsum(many, dtype=np.int64)
         for start in range(0, int(ends[-1]), self._pairs.limit_pairs):
             stop = min(start + self._pairs.limit_pairs, int(ends[-1]))

@@ -32,7 +32,7 @@ class XJoin(SpillingJoin):
         right: Schema of the right input.
         on: Key: a name, a list of names, or `{"left column": "right column"}`.
         memory: Budget of the whole operator: bytes, or a string such as "64MB".
-        within, between: Refused: this join matches equal keys alone.
+        within, between: Refused: this join matches equal keys only.
         suffix: Appended to a right column whose name the left has too.
         columns: Columns to keep in the results, whose order does not change; all by default.
         block_bytes, max_outer, least_outer, max_new, wait_seconds, spill, clock, disk: See `SpillOptions`.

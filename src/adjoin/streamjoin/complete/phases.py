@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arguments import whole_number
 from adjoin.arrow.copying import plain_columns
 from adjoin.arrow.encodings import is_plain
 from adjoin.errors import AdjoinError, OptionError, SchemaError
@@ -199,6 +200,12 @@ class CompleteJoin(SpillingJoin):
     def next_row_number(self) -> int:
         """The number of the next row: all rows that are pushed are numbered, both inputs together."""
         return self._complete("next_row_number").storage.moments.now
+
+    def skip_row_numbers(self, number: int) -> None:
+        """Give the next row this number, if no row has it or a greater one yet."""
+        moments = self._complete("skip_row_numbers").storage.moments
+        self._check_between_calls()
+        moments.now = max(moments.now, whole_number("number", number, 0))
 
     def newly_matched(self) -> "NewlyMatched":
         """Which rows have had their first match since the last call, where that matters.

@@ -152,7 +152,7 @@ class SpillFile:
             except OSError as error:
                 raise StorageError(f"cannot read a spilled block: {error.strerror}") from error
             if count == 0:
-                raise CorruptionError(f"a spilled block at byte {begin} was cut off")
+                raise CorruptionError(f"a spilled block at byte {begin} is cut off; join the inputs again")
             left = left[count:]
         self._spend(begin, begin + len(target))
 

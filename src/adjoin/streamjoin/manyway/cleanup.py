@@ -10,7 +10,7 @@ from adjoin.streamjoin.base.parts import ReactiveWork
 from adjoin.streamjoin.base.storage import BlockReader
 from adjoin.streamjoin.disk.blocks import BlocksInOrder
 from adjoin.streamjoin.manyway.graph import Edge, JoinGraph
-from adjoin.streamjoin.manyway.recalled import Recalled
+from adjoin.streamjoin.manyway.reloaded_tuples import ReloadedTuples
 
 _SMALLER, _LARGER, _MOST_SHARE = 0.8, 1.05, 0.8
 """Factors by which the share of the first relation changes after each part of it; and its maximum."""
@@ -28,7 +28,7 @@ class ManyCleanup:
     Args:
         graph: Which relations are joined with which.
         reader: Reads blocks.
-        recalled: Keeps and joins their tuples.
+        reloaded: Keeps and joins their tuples.
         past: Knows combinations of blocks that have been joined.
         memory_bytes: For the tuples of all relations together.
         portion_bytes: For the tuples of one relation that are joined at a time.
@@ -38,18 +38,18 @@ class ManyCleanup:
         self,
         graph: JoinGraph,
         reader: BlockReader,
-        recalled: Recalled,
+        reloaded: ReloadedTuples,
         past: ReactiveWork,
         memory_bytes: int,
         portion_bytes: int,
     ) -> None:
-        self._recalled = recalled
+        self._reloaded = reloaded
         self._past = past
         rows = [blocks.rows for blocks in reader.blocks]
         first = min(range(len(rows)), key=rows.__getitem__)
         path: list[tuple[int, Edge | None]] = [(first, None), *graph.path(first, rows)]
         self._memory_bytes = memory_bytes
-        self._levels = [_Level(number, edge, reader, recalled, portion_bytes) for number, edge in path]
+        self._levels = [_Level(number, edge, reader, reloaded, portion_bytes) for number, edge in path]
         self._first_share = 1 / (len(path) - 1)
         self._has_overflown = False
         self._depth = 0 if all(rows) else -1
@@ -86,9 +86,9 @@ class ManyCleanup:
 
     def _last(self, level: "_Level") -> Iterator[pa.RecordBatch]:
         while level.read_on():
-            for match, is_new in self._recalled.joined(level.relation, level.take()):
-                met = self._past.met_combinations(self._recalled.blocks_of(match))
-                yield from self._recalled.results(match, is_new if met is None else is_new & ~met)
+            for match, is_new in self._reloaded.joined(level.relation, level.take()):
+                met = self._past.met_combinations(self._reloaded.blocks_of(match))
+                yield from self._reloaded.results(match, is_new if met is None else is_new & ~met)
 
 
 class _Level:
@@ -102,12 +102,12 @@ class _Level:
         relation: int,
         edge: Edge | None,
         reader: BlockReader,
-        recalled: Recalled,
+        reloaded: ReloadedTuples,
         portion_bytes: int,
     ) -> None:
         self.relation = relation
         self._edge = edge
-        self._recalled = recalled
+        self._reloaded = reloaded
         self._portion_bytes = portion_bytes
         self._unread = BlocksInOrder(reader.blocks[relation])
         self._collected: list[pa.RecordBatch] = []
@@ -115,7 +115,7 @@ class _Level:
     @property
     def held_bytes(self) -> int:
         """Memory that kept and collected tuples take."""
-        tuples = self._recalled.inputs[self.relation]
+        tuples = self._reloaded.inputs[self.relation]
         collected = sum(batch.nbytes for batch in self._collected)
         return tuples.held_bytes + tuples.merge_bytes + collected
 
@@ -127,7 +127,7 @@ class _Level:
         """Collect a portion of tuples; False if there are no more."""
         collected_bytes = sum(batch.nbytes for batch in self._collected)
         while collected_bytes < self._portion_bytes and len(unread := self._unread.next()):
-            batch = self._recalled.read(self.relation, int(unread.numbers[0]), self._edge)
+            batch = self._reloaded.read(self.relation, int(unread.numbers[0]), self._edge)
             self._unread.advance()
             if batch.num_rows:
                 self._collected.append(batch)
@@ -142,19 +142,19 @@ class _Level:
 
     def fill(self, share_bytes: int) -> bool:
         """Keep tuples until the share is full; False if none is kept then."""
-        tuples = self._recalled.inputs[self.relation]
+        tuples = self._reloaded.inputs[self.relation]
         while self.read_on():
             batch = self.take()
             more_bytes = tuples.new_bytes(row_bytes(batch))
             if len(tuples) and self.held_bytes + more_bytes > share_bytes:
                 self._collected.append(batch)
                 break
-            self._recalled.keep(self.relation, batch)
+            self._reloaded.keep(self.relation, batch)
         return len(tuples) > 0
 
     def clear(self) -> None:
         """Drop the kept tuples, which have been joined with all others."""
-        self._recalled.inputs[self.relation].clear()
+        self._reloaded.inputs[self.relation].clear()
 
     def rewind(self) -> None:
         """Start again with the first block."""

@@ -82,7 +82,7 @@ class JoinGraph:
         self.names = tuple(relations)
         self._schemas = tuple(relations.values())
         if len(self.names) < 2:
-            raise OptionError(f"{len(self.names)} relation cannot be joined; give two or more")
+            raise OptionError(f"relations={list(self.names)!r:.200}: give the schemas of two or more")
         is_list = isinstance(on, Sequence) and not isinstance(on, str)
         if not is_list or not all(isinstance(text, str) for text in on):
             raise OptionError(f"on={on!r} must be a list of conditions such as {_FORMS}")

@@ -11,7 +11,7 @@ from adjoin.streamjoin.base.sizes import ManyReactiveMemory, slot_notes_bytes
 from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.manyway.cleanup import ManyCleanup
 from adjoin.streamjoin.manyway.matching import ManyResultBuilder, Match, Matching, ProbeOrder
-from adjoin.streamjoin.manyway.recalled import MORE_BYTES, Recalled, recalled_schema
+from adjoin.streamjoin.manyway.reloaded_tuples import MORE_BYTES, ReloadedTuples, reloaded_schema
 from adjoin.streamjoin.manyway.spec import ManyInputs
 from adjoin.streamjoin.memory.ordered_index import INTERVAL_BYTES
 from adjoin.streamjoin.memory.tuples import KeyIntervals, tuple_schema
@@ -23,7 +23,7 @@ _BLOCKS_IN_FLIGHT = 3
 def reactive_memory(spec: ManyInputs) -> ManyReactiveMemory:
     """What a join of these inputs keeps in memory in a reactive phase."""
     entry_bytes, merge_bytes = INTERVAL_BYTES
-    stored = [recalled_schema(tuple_schema(plain_schema(schema))) for schema in spec.schemas]
+    stored = [reloaded_schema(tuple_schema(plain_schema(schema))) for schema in spec.schemas]
     return ManyReactiveMemory(
         row_bytes=MORE_BYTES + max(map(len, spec.attributes)) * entry_bytes + merge_bytes,
         inner=len(spec) - 2,
@@ -72,8 +72,8 @@ class ManyJoin(TupleJoin):
             tuples.slots.close()  # all are on disk; those that come back have as many slots
         memory_bytes = storage.budget.free_bytes - _BLOCKS_IN_FLIGHT * storage.sizes.slot_bytes
         portion_bytes = min(storage.sizes.work_bytes // 4, memory_bytes // (8 * len(self._spec)))
-        recalled = Recalled(self._spec, storage, slots=storage.sizes.slots, memory_bytes=memory_bytes)
-        return ManyCleanup(self._spec.graph, storage.reader, recalled, reactive, memory_bytes, portion_bytes)
+        reloaded = ReloadedTuples(self._spec, storage, slots=storage.sizes.slots, memory_bytes=memory_bytes)
+        return ManyCleanup(self._spec.graph, storage.reader, reloaded, reactive, memory_bytes, portion_bytes)
 
     def metrics(self) -> dict[str, Any]:
         """`selectivities`: the share of pairs that meet each condition."""

@@ -11,7 +11,7 @@ from adjoin.streamjoin.base.sizes import ManyReactiveMemory
 from adjoin.streamjoin.base.storage import Storage
 from adjoin.streamjoin.disk.joined_blocks import Box, Step
 from adjoin.streamjoin.manyway.graph import Edge
-from adjoin.streamjoin.manyway.recalled import Recalled
+from adjoin.streamjoin.manyway.reloaded_tuples import ReloadedTuples
 from adjoin.streamjoin.manyway.spec import ManyInputs
 
 
@@ -35,7 +35,7 @@ class ManyNestedLoops(ReactiveWork):
         sizes = storage.sizes
         self._graph = spec.graph
         self._blocks = storage.blocks
-        self._recalled = Recalled(
+        self._reloaded = ReloadedTuples(
             spec, storage, slots=memory.slots(sizes.max_outer), memory_bytes=sizes.reactive_bytes
         )
         self._most_outer = sizes.max_outer
@@ -73,9 +73,9 @@ class ManyNestedLoops(ReactiveWork):
         if step is None or self._keeps_outer(step) or self._keeps_inner(step):
             return
         relation, number = step.inner[-1]
-        batch = self._recalled.read(relation, number, self._edges(step)[relation])
-        for match, is_new in self._recalled.joined(relation, batch):
-            yield from self._recalled.results(match, is_new)
+        batch = self._reloaded.read(relation, number, self._edges(step)[relation])
+        for match, is_new in self._reloaded.joined(relation, batch):
+            yield from self._reloaded.results(match, is_new)
         self.box.finished()
 
     def _keeps_outer(self, step: Step) -> bool:
@@ -88,7 +88,7 @@ class ManyNestedLoops(ReactiveWork):
         if there == len(wanted):
             return False
         self._drop(1)  # these tuples matched fewer outer blocks
-        self._recalled.keep(step.outer, self._recalled.read(step.outer, wanted[there]))
+        self._reloaded.keep(step.outer, self._reloaded.read(step.outer, wanted[there]))
         self._loaded[0] = step.outer, wanted[: there + 1]
         return True
 
@@ -100,9 +100,9 @@ class ManyNestedLoops(ReactiveWork):
             if wheel + 1 < len(self._loaded) and self._loaded[wheel + 1] == block:
                 continue
             self._drop(wheel + 1)
-            batch = self._recalled.read(relation, number, edges[relation])
+            batch = self._reloaded.read(relation, number, edges[relation])
             if batch.num_rows:
-                self._recalled.keep(relation, batch)
+                self._reloaded.keep(relation, batch)
                 self._loaded.append(block)
             else:
                 self.box.finished(wheel)
@@ -116,7 +116,7 @@ class ManyNestedLoops(ReactiveWork):
     def _drop(self, first: int) -> None:
         """Drop the kept blocks of all relations but the first ones."""
         for relation, _ in self._loaded[first:]:
-            self._recalled.inputs[relation].clear()
+            self._reloaded.inputs[relation].clear()
         del self._loaded[first:]
 
     def close(self) -> None:
@@ -138,4 +138,4 @@ class ManyNestedLoops(ReactiveWork):
     def check_invariants(self) -> None:
         """Raise AssertionError if the box contradicts itself."""
         self.box.check_invariants([len(blocks) for blocks in self._blocks])
-        self._recalled.check_invariants()
+        self._reloaded.check_invariants()

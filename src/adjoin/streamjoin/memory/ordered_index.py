@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adjoin.kernels.intervals import JOIN_BIT, merge_runs, overlap_ranges, sweep_clock
-from adjoin.kernels.search import are_among, entries_in_slot, expand_part
+from adjoin.kernels.intervals import JOIN_BIT, do_overlap, greatest_reach, key_ranges, merge_runs, sweep_clock
+from adjoin.kernels.search import are_among, entries_in_slot
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
+from adjoin.streamjoin.memory.overlaps import overlaps, reach_of
 
 _RECENT_SHARE = 8
 """New entries are kept in a short run of their own until they are an eighth of the long one."""
@@ -27,7 +28,7 @@ class Run:
     Attributes:
         low: Lower ends.
         high: Upper ends; the same array where intervals are points.
-        reach: The greatest upper end up to each entry; the same array as `low` where they are points.
+        reach: How far segments of entries reach; the same array as `low` where they are points.
         place: Where the tuple of each entry is; negative once it is gone.
         joined: The join bit: whether it had a match since the clock last passed; and marks of the caller.
         gone: How many entries are gone.
@@ -42,6 +43,24 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.low)
+
+    @property
+    def greatest(self) -> int:
+        """The greatest upper end."""
+        return int(self.low[-1] if self.reach is self.low else greatest_reach(self.reach))
+
+    def may_overlap(self, low: Array, high: Array) -> Array:
+        """Whether each of these intervals, whose lower ends ascend, may overlap an entry."""
+        if self.reach is self.low:
+            return key_ranges(self.low, low, high)[1] > 0
+        found: Array = do_overlap(self.low, self.reach, low, high)
+        return found
+
+    def remove(self, at: Array) -> None:
+        """Mark these entries as gone."""
+        self.place[at] = -1
+        self.gone += len(at)
+        self.reach = reach_of(self.low, self.high, self.place)
 
 
 class OrderedIndex:
@@ -74,9 +93,8 @@ class OrderedIndex:
         return self._run(nothing, nothing, nothing, np.empty(0, np.uint8))
 
     def _run(self, low: Array, high: Array, place: Array, joined: Array) -> Run:
-        if self._are_points:
-            return Run(low, low, low, place, joined)
-        return Run(low, high, np.maximum.accumulate(high), place, joined)
+        high = low if self._are_points else high
+        return Run(low, high, reach_of(low, high, place), place, joined)
 
     def __len__(self) -> int:
         return sum(len(run) - run.gone for run in self._runs)
@@ -114,31 +132,22 @@ class OrderedIndex:
             limit: How many pairs of an interval and an entry to return at a time.
         """
         for run in self._runs if len(low) else ():
-            begin, count = overlap_ranges(run.low, run.reach, low, high)
-            ends = np.cumsum(count, dtype=np.int64)
-            for first in range(0, int(ends[-1]), limit):
-                owner, at = expand_part(begin, ends, first, min(first + limit, int(ends[-1])))
-                stays = run.place[at] >= 0
-                if not self._are_points:
-                    stays &= run.high[at] >= low[owner]
-                owner, at = owner[stays], at[stays]
+            for owner, at in overlaps(run, low, high, limit):
                 run.joined[at] |= JOIN_BIT
-                if len(at):
-                    yield Matches(owner, run.place[at], run.low[at], run.joined, at)
+                yield Matches(owner, run.place[at], run.low[at], run.joined, at)
 
     @property
     def span(self) -> tuple[int, int]:
         """The least lower end and the greatest upper end; the index must not be empty."""
         runs = [run for run in self._runs if len(run)]
-        return min(int(run.low[0]) for run in runs), max(int(run.reach[-1]) for run in runs)
+        return min(int(run.low[0]) for run in runs), max(run.greatest for run in runs)
 
     def may_match(self, low: Array, high: Array) -> Array:
         """Whether each of these intervals may overlap an entry; there are no false negatives."""
         order = argsort_keys(low)
         found = np.zeros(len(low), bool)
         for run in self._runs:
-            _, count = overlap_ranges(run.low, run.reach, low[order], high[order])
-            found[order] |= count > 0
+            found[order] |= run.may_overlap(low[order], high[order])
         return found
 
     # Which tuples leave.
@@ -221,8 +230,7 @@ class OrderedIndex:
         """Remove these tuples."""
         for number, at in enumerate(entries):
             run = self._runs[number]
-            run.place[at] = -1
-            run.gone += len(at)
+            run.remove(at)
             if run.gone * _MOST_GONE > len(run):
                 self._runs[number] = self._merged(run, self._no_run())
 
@@ -286,7 +294,8 @@ class OrderedIndex:
         for run in self._runs:
             assert (run.low[1:] >= run.low[:-1]).all()
             assert run.gone == np.count_nonzero(run.place < 0)
-            assert (run.reach == np.maximum.accumulate(run.high)).all() if len(run) else True
+            assert (run.reach == reach_of(run.low, run.high, run.place)).all()
+            assert (run.reach is run.low) == self._are_points or not len(run)
         places = np.concatenate([run.place[run.place >= 0] for run in self._runs])
         assert len(np.unique(places)) == len(places) == len(self)
 

@@ -8,8 +8,6 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from adjoin.kernels.intervals import overlap_ranges
-from adjoin.kernels.search import expand_part
 from adjoin.kernels.sorting import argsort_keys
 from adjoin.kernels.types import Array
 from adjoin.streamjoin.base.parts import FlushPolicy, ReactiveWork, TupleJoin
@@ -18,6 +16,7 @@ from adjoin.streamjoin.base.sizes import OUTER_BYTES
 from adjoin.streamjoin.base.spec import LEFT, RIGHT, TwoInputs
 from adjoin.streamjoin.base.storage import BlockReader, Storage
 from adjoin.streamjoin.disk.blocks import Block, Blocks, BlocksInOrder, BlockSpans
+from adjoin.streamjoin.memory.overlaps import overlaps, reach_of
 from adjoin.streamjoin.memory.row_store import places_of
 from adjoin.streamjoin.memory.tuples import KeyIntervals, MemoryTuples
 
@@ -41,7 +40,6 @@ class PairJoin(TupleJoin):
             spec, [tuples.slots for tuples in storage.inputs], storage.sizes.work_bytes // 2
         )
         self.limit_pairs = storage.sizes.piece_rows
-        self._are_points = spec.condition.are_points
         self._outer: _OuterBlocks | None = None
 
     # Memory.
@@ -89,23 +87,19 @@ class PairJoin(TupleJoin):
         assert self._outer is not None
         tuples, inner = self._outer.tuples, 1 - outer
         first, last = self.blocks[inner].reach_of(inner_number)
-        if first > tuples.reach[-1] or last < tuples.low[0]:
+        if first > tuples.greatest or last < tuples.low[0]:
             return
         block, rows = self.read(inner, inner_number)
         met = None if past is None else past.met_blocks(outer, np.array(numbers), inner_number)
-        begin, count = overlap_ranges(tuples.low, tuples.reach, block.low, block.high)
-        ends, sizes = np.cumsum(count, dtype=np.int64), sizes_of(rows)
-        for start in range(0, int(ends[-1]), self.limit_pairs):
-            owner, at = expand_part(begin, ends, start, min(start + self.limit_pairs, int(ends[-1])))
+        sizes = sizes_of(rows)
+        for owner, at in overlaps(tuples, block.low, block.high, self.limit_pairs):
             is_new = have_not_met(outer, tuples, at, block, owner, past)
-            if not self._are_points[outer]:
-                is_new &= tuples.high[at] >= block.low[owner]
             if met is not None and met.any():
                 is_new &= ~met[tuples.block[at]]
-            owner, at = owner[is_new], at[is_new]
-            if len(at):
-                places = self.results.in_slots(outer, places_of(tuples.place[at]))
-                yield from (batch for batch, _ in self.results.pairs(inner, rows, sizes, owner, places))
+            if is_new.any():
+                places = self.results.in_slots(outer, places_of(tuples.place[at[is_new]]))
+                found = self.results.pairs(inner, rows, sizes, owner[is_new], places)
+                yield from (batch for batch, _ in found)
 
     def close(self) -> None:
         """Release the memory of the outer blocks."""
@@ -242,10 +236,13 @@ class _Sorted:
 
     def __init__(self, blocks: Sequence[Block], slots: Sequence[int]) -> None:
         order = argsort_keys(np.concatenate([block.low for block in blocks]))
-        self.low, self.high, self.arrived, self.left = (
+        self.low, self.arrived, self.left = (
             np.concatenate([getattr(block, name) for block in blocks])[order]
-            for name in ("low", "high", "arrived", "left")
+            for name in ("low", "arrived", "left")
         )
+        self.high = self.low
+        if any(block.high is not block.low for block in blocks):
+            self.high = np.concatenate([block.high for block in blocks])[order]
         place = [
             (np.int64(slot) << 32) + np.arange(len(block)) for slot, block in zip(slots, blocks, strict=True)
         ]
@@ -253,4 +250,5 @@ class _Sorted:
         self.block = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(block) for block in blocks])[
             order
         ]
-        self.reach = np.maximum.accumulate(self.high)
+        self.reach = reach_of(self.low, self.high, self.place)
+        self.greatest = int(self.high.max())

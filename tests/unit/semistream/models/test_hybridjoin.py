@@ -79,5 +79,5 @@ def test_more_memory_is_faster_and_a_larger_master_slower():
 def test_bad_arguments_are_named():
     with pytest.raises(OptionError, match="form='printed'"):
         hybridjoin.tune(PAPER, DISK, np.ones(10), "printed")  # type: ignore[arg-type]
-    with pytest.raises(BudgetError, match="hold no page"):
+    with pytest.raises(BudgetError, match="cannot hold a page"):
         hybridjoin.tune(PAPER, DISK, np.ones(2))

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from adjoin.streamjoin.memory.ordered_index import OrderedIndex
 
 keys = st.integers(-20, 20)
-intervals = st.lists(st.tuples(keys, st.integers(0, 6)), max_size=30)
+widths = st.one_of(st.integers(0, 3), st.integers(0, 3), st.integers(0, 40))
+intervals = st.lists(st.tuples(keys, widths), max_size=30)
 actions = st.lists(
     st.one_of(
         st.tuples(st.just("add"), intervals),
@@ -56,10 +57,15 @@ def test_it_finds_and_removes_what_a_list_does(actions, are_points):
                 if a <= high[owner] and b >= low[owner]
             ]
             assert sorted(found) == sorted(wanted)
+            assert set(np.flatnonzero(index.may_match(low, high))) >= {owner for owner, _ in wanted}
         else:
             _take(index, model, action, argument)
         index.check_invariants()
         assert len(index) == len(model)
+        if model:
+            first, last = index.span
+            assert first <= min(low for low, _ in model.values())
+            assert last == max(high for _, high in model.values()) or are_points
 
 
 def _take(index: OrderedIndex, model: dict[int, tuple[int, int]], action: str, count: int) -> None:
@@ -89,6 +95,21 @@ def test_the_clock_spares_a_joined_tuple_once():
     index.remove(entries)
     second, _, _ = index.places(index.coldest(5, -1, 99))
     assert second.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_long_interval_that_has_left_leaves_no_trace():
+    index = OrderedIndex(are_points=False)
+    low = np.arange(0, 1000, 10)
+    high = low + 5
+    high[3] = 5000
+    index.add(low, high, np.arange(100))
+    beyond = np.array([7, 2000])
+    assert index.span == (0, 5000)
+    assert index.may_match(beyond, beyond).tolist() == [False, True]
+    index.remove(index.at(np.array([3])))
+    assert index.span == (0, 995)
+    assert index.may_match(beyond, beyond).tolist() == [False, False]
+    index.check_invariants()
 
 
 def test_the_clock_ignores_tuples_outside_its_range():

@@ -1,4 +1,4 @@
-"""Tuples that were on disk, back in memory for a while."""
+"""Tuples read back from disk, in memory until they have been joined."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +20,7 @@ MORE_BYTES = 16
 """Of such a tuple, besides its row and moment of arrival: when it left, and its block."""
 
 
-class Recalled:
+class ReloadedTuples:
     """Brings back blocks: those of some relations are indexed, and those of another are joined with them.
 
     Args:
@@ -40,7 +40,7 @@ class Recalled:
         limit_bytes = storage.sizes.work_bytes // 2
         self._results = ManyResultBuilder(spec, limit_bytes)
         self.inputs = [
-            storage.recalled_tuples(recalled_schema(blocks.schema), are_points=points, slots=slots)
+            storage.reloaded_tuples(reloaded_schema(blocks.schema), are_points=points, slots=slots)
             for blocks, points in zip(storage.blocks, spec.are_points, strict=True)
         ]
         self._matching = Matching(spec, self.inputs, ProbeOrder(spec.graph), limit_bytes)
@@ -109,7 +109,7 @@ class Recalled:
         assert held + max(tuples.merge_bytes for tuples in self.inputs) <= self._memory_bytes
 
 
-def recalled_schema(stored: pa.Schema) -> pa.Schema:
+def reloaded_schema(stored: pa.Schema) -> pa.Schema:
     """The columns of a tuple that is back: when it left, its block, then those of the stored tuple."""
     more = [pa.field(name, pa.int64(), False) for name in (LEFT_AT, BLOCK)]
     return pa.schema([*more, *stored])

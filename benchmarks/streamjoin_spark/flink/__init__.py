@@ -1,0 +1,1 @@
+"""Flink's joins of the same rows, in a program of its own."""
