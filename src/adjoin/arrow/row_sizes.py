@@ -110,10 +110,14 @@ def message_of(batch: pa.RecordBatch, limit_bytes: int) -> pa.Buffer:
 
 def message_overhead(schema: pa.Schema) -> int:
     """Upper bound of the bytes of a message with these columns, in addition to those `row_bytes` counts."""
+    return metadata_bytes(schema) + sum(_buffer_padding(field.type) for field in schema)
+
+
+def metadata_bytes(schema: pa.Schema) -> int:
+    """The bytes of a message with these columns before its first value, however many rows it has."""
     nulls = [pa.nulls(1, field.type) for field in schema]
     message = pa.record_batch(nulls, schema=schema).serialize()
-    metadata_bytes = 8 + int.from_bytes(message[4:8].to_pybytes(), "little")
-    return metadata_bytes + sum(_buffer_padding(field.type) for field in schema)
+    return 8 + int.from_bytes(message[4:8].to_pybytes(), "little")
 
 
 def _row_bits(array: pa.Array, nullable: bool) -> Bits:

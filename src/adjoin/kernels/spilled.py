@@ -6,13 +6,21 @@ import numpy as np
 
 from adjoin.kernels.compiling import kernel
 from adjoin.kernels.gather import SOUND
-from adjoin.kernels.hashing import hash_bytes
+from adjoin.kernels.hashing import hash_bytes, hash_word
 from adjoin.kernels.libc import pwrite
 from adjoin.kernels.pages import find_buffers
 from adjoin.kernels.types import Array
 
 _LEAST = np.iinfo(np.int64).min
 _LEAST_UNSIGNED = np.uint64(1 << 63)
+FILTER_WORDS = 16
+"""Words of the filter of a page: with 80 keys, it has one of 200 others by mistake, with 300 one of five."""
+_PROBES = 4
+_PLACE_BITS = np.uint64(10)
+_PLACES = np.uint64(64 * FILTER_WORDS - 1)
+_WORD_BITS = np.uint64(6)
+_BITS = np.uint64(63)
+_ONE = np.uint64(1)
 
 
 class Rows(NamedTuple):
@@ -292,3 +300,33 @@ def page_times(bounds: Array, time: Array) -> tuple[Array, Array, Array]:
         most[page] = ordered[-1]
         median[page] = ordered[len(ordered) // 2]
     return least, most, median
+
+
+@kernel
+def fill_filters(bounds: Array, keys: Array, filters: Array) -> None:
+    """Add the keys bounds[i]..bounds[i + 1] - 1 to the Bloom filter of each page."""
+    for page in range(len(bounds) - 1):
+        for at in range(bounds[page], bounds[page + 1]):
+            hashed = hash_word(np.uint64(keys[at]))
+            for _ in range(_PROBES):
+                place = hashed & _PLACES
+                filters[page, place >> _WORD_BITS] |= _ONE << (place & _BITS)
+                hashed >>= _PLACE_BITS
+
+
+@kernel
+def may_have_any(begin: Array, end: Array, keys: Array, filters: Array) -> Array:
+    """Whether each page may have one of the keys begin[i]..end[i] - 1, by its filter."""
+    found = np.zeros(len(begin), np.bool_)
+    for page in range(len(begin)):
+        at = begin[page]
+        while at < end[page] and not found[page]:
+            hashed = hash_word(np.uint64(keys[at]))
+            hit = True
+            for _ in range(_PROBES):
+                place = hashed & _PLACES
+                hit &= (filters[page, place >> _WORD_BITS] >> (place & _BITS)) & _ONE != 0
+                hashed >>= _PLACE_BITS
+            found[page] = hit
+            at += 1
+    return found

@@ -9,14 +9,17 @@ import pytest
 from adjoin.kernels.gather import SOUND
 from adjoin.kernels.hashing import hash_bytes
 from adjoin.kernels.spilled import (
+    FILTER_WORDS,
     Loaded,
     Rows,
     Tasks,
     are_in_window,
+    fill_filters,
     find_damaged_page,
     join_pages,
     leaving_tuples,
     mark_first,
+    may_have_any,
     page_times,
     write_pieces,
 )
@@ -202,3 +205,21 @@ def test_write_pieces():
     assert data.tolist() == [0, 0, 50, 51, 52, 0, 0, 0, 0, 0, 0, 1, 2, 3]
     file.close()
     assert write_pieces(-1, arena, begin, place, length) == 0
+
+
+def test_filters_have_no_false_negatives_and_few_false_positives():
+    random = np.random.default_rng(5)
+    keys = random.integers(LEAST, GREATEST, 80 * 200)
+    filters = np.zeros((200, FILTER_WORDS), np.uint64)
+    fill_filters(np.arange(0, 80 * 200 + 1, 80), keys, filters)
+    rows = random.permutation(keys)
+    one = np.arange(len(rows))
+    pages = np.empty(len(rows), np.int64)
+    pages[np.argsort(rows, kind="stable")] = np.argsort(keys, kind="stable") // 80
+    assert may_have_any(one, one + 1, rows, filters[pages]).all()
+    others = random.integers(LEAST, GREATEST, len(rows))
+    assert 0 < may_have_any(one, one + 1, others, filters[pages]).mean() < 0.01
+    assert not may_have_any(one, one, rows, filters[pages]).any()
+    begin = np.zeros(200, np.int64)
+    mixed = np.append(others[:3], keys[80 * 7])
+    assert may_have_any(begin, begin + 4, mixed, filters)[7]

@@ -6,10 +6,12 @@ import numpy as np
 
 from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.hashing import hash_bytes
+from adjoin.kernels.spilled import FILTER_WORDS
 from adjoin.kernels.types import Array
 from adjoin.streamjoin.disk.spill_file import SpillFile
 
-ENTRY = np.dtype(
+Entry = np.dtype[np.void]
+ENTRY: Entry = np.dtype(
     [
         ("place", np.int64),
         ("low", np.int64),
@@ -27,6 +29,8 @@ ENTRY = np.dtype(
 """Of a page: where it is; the least lower and the greatest upper end of its keys; the least, the greatest
 and the median time; the checksum of its message; its length and that of the message; how many tuples it has,
 and how many of them had no match."""
+FILTERED: Entry = np.dtype([*ENTRY.descr, ("filter", np.uint64, (FILTER_WORDS,))])
+"""The same with a filter that knows which keys a page may have, for joins by equality."""
 _MOST_CHUNK_ENTRIES = 512
 _LEAST_CHUNK_ENTRIES = 8
 
@@ -39,10 +43,16 @@ class PageDirectory:
     Args:
         most_bytes: The memory for entries.
         open_file: Opens the file once they need more.
+        entry: What is known about a page: `ENTRY` or `FILTERED`.
+
+    Attributes:
+        entry: What is known about a page.
+        chunk_entries: How many entries a chunk has.
     """
 
-    def __init__(self, most_bytes: int, open_file: Callable[[], SpillFile]) -> None:
-        rows = most_bytes // ENTRY.itemsize
+    def __init__(self, most_bytes: int, open_file: Callable[[], SpillFile], entry: Entry = ENTRY) -> None:
+        self.entry = entry
+        rows = most_bytes // entry.itemsize
         self.chunk_entries = max(_LEAST_CHUNK_ENTRIES, min(_MOST_CHUNK_ENTRIES, rows // 8))
         # One more is being filled, one is being read, and one may wait for the disk.
         self._most_chunks = max(1, rows // self.chunk_entries - 3)
@@ -56,7 +66,7 @@ class PageDirectory:
     @staticmethod
     def least_bytes() -> int:
         """The least memory that is enough."""
-        return 5 * _LEAST_CHUNK_ENTRIES * ENTRY.itemsize
+        return 5 * _LEAST_CHUNK_ENTRIES * FILTERED.itemsize
 
     def __len__(self) -> int:
         """The number of entries, including those of pages that are gone."""
@@ -83,7 +93,7 @@ class PageDirectory:
         self._write_rest()
 
     def _full(self, entries: Array) -> Array:
-        chunk = np.zeros(self.chunk_entries, ENTRY)
+        chunk = np.zeros(self.chunk_entries, self.entry)
         chunk[: len(entries)] = entries
         return chunk
 
@@ -111,7 +121,7 @@ class PageDirectory:
             assert chunk is not None
             self._write(last, chunk)
             self._chunks[last] = None
-        self._chunks.append(np.zeros(self.chunk_entries, ENTRY))
+        self._chunks.append(np.zeros(self.chunk_entries, self.entry))
         self._counts.append(0)
         self._checksums.append(0)
 
@@ -138,7 +148,7 @@ class PageDirectory:
         left = sum(int(np.count_nonzero(entries["rows"])) for _, entries in self.scan())
         if 2 * left >= len(self) - self.chunk_entries:
             return
-        tidied = PageDirectory(0, self._open_file)
+        tidied = PageDirectory(0, self._open_file, self.entry)
         tidied.chunk_entries, tidied._most_chunks = self.chunk_entries, self._most_chunks
         try:
             for _, entries in self.scan():
@@ -166,7 +176,7 @@ class PageDirectory:
 
     def _read(self, number: int) -> Array:
         assert self._file is not None
-        chunk = np.empty(self.chunk_entries, ENTRY)
+        chunk = np.empty(self.chunk_entries, self.entry)
         data = chunk.view(np.uint8)
         self._file.fill(number * len(data), data)
         if int(hash_bytes(data, 0, len(data))) != self._checksums[number]:

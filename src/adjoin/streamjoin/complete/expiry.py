@@ -83,27 +83,29 @@ class Expiry:
 
     def _on_disk(self, side: int, before: int | None) -> Iterator[pa.RecordBatch]:
         pages = self._storage.pages[side]
-        if not pages.rows:
+        if not pages.rows or (before is not None and pages.least_time >= before):
             return
+        least = GREATEST
         for chunk, entries in pages.directory.scan():
             there = entries["rows"] > 0
             if before is not None:
                 there &= entries["least"] < before
             touched = np.flatnonzero(there)
-            if not len(touched):
-                continue
             if self._spec.preserved[side]:
                 unread = touched[entries["unmatched"][touched] > 0]
                 for wave in pages.waves(entries, unread):
-                    yield from self._returned(pages, entries, wave, before)
+                    yield from self._returned(pages, chunk, entries, wave, before)
             self._settle(pages, entries, touched[entries["rows"][touched] > 0], before)
-            pages.directory.changed(chunk, entries)
+            if len(touched):
+                pages.directory.changed(chunk, entries)
+            least = min(least, int(entries["least"][entries["rows"] > 0].min(initial=GREATEST)))
+        pages.least_time = least
         pages.directory.tidy()
         pages.cut()
         self._storage.account()
 
     def _returned(
-        self, pages: Pages, entries: Array, wave: Array, before: int | None
+        self, pages: Pages, chunk: int, entries: Array, wave: Array, before: int | None
     ) -> Iterator[pa.RecordBatch]:
         """The tuples without a match that leave these pages."""
         some = entries[wave]
@@ -113,6 +115,7 @@ class Expiry:
         )
         pages.note_matches(entries, wave, np.bincount(slots, minlength=len(wave)))
         self._settle(pages, entries, wave, before)
+        pages.directory.changed(chunk, entries)
         others = InSlots(pages.landing.sides[pages.side], Places(slots, places))
         yield from alone(self._spec, pages.side, others, len(slots), self._limit_bytes)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from adjoin.arrow.row_sizes import metadata_bytes
 from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.gather import SOUND
 from adjoin.kernels.pages import READ, Reads, read_scans
@@ -12,6 +13,7 @@ from adjoin.kernels.spilled import Loaded, find_damaged_page
 from adjoin.kernels.types import Array
 from adjoin.master.device import Cost
 from adjoin.memory.arena import BLOCK_BYTES, Arena
+from adjoin.memory.mapped_file import whole_blocks
 from adjoin.memory.page_columns import PageColumns, columns_of
 from adjoin.operators.read_plan import make_plan
 from adjoin.streamjoin.base.contract import Counters
@@ -65,6 +67,7 @@ class Landing:
     Attributes:
         most_bytes: How many bytes of pages are read at a time.
         room_bytes: Size of the largest page.
+        is_simulated: Whether reading and writing take their time on a simulated clock.
         sides: The tuples in the pages that have been read last, by side.
     """
 
@@ -80,22 +83,27 @@ class Landing:
         self.most_bytes = most_bytes
         self.room_bytes = room_bytes
         # Behind the last page there is room for a whole one, so that no kernel leaves the arena.
-        self._arena = Arena(self.slots_of(most_bytes + room_bytes), 0, BLOCK_BYTES, 0, SCRATCH_BYTES)
+        slots = self._slots_of(schemas, most_bytes + room_bytes)
+        self._arena = Arena(slots, 0, self._least_page_bytes(schemas), 0, SCRATCH_BYTES)
         self._arena.rooms[:] = room_bytes
         self.sides = tuple(PageRows(schema, self._arena) for schema in schemas)
-        self._is_simulated = disk is not None
+        self.is_simulated = disk is not None
         self._cost = disk or _CACHED
         self._counters = counters
 
     @staticmethod
-    def slots_of(size: int) -> int:
+    def _least_page_bytes(schemas: Sequence[pa.Schema]) -> int:
+        return min(whole_blocks(metadata_bytes(schema)) for schema in schemas)
+
+    @staticmethod
+    def _slots_of(schemas: Sequence[pa.Schema], size: int) -> int:
         """The most pages that take this many bytes."""
-        return -(-size // BLOCK_BYTES)
+        return -(-size // Landing._least_page_bytes(schemas))
 
     @staticmethod
     def bytes_of(schemas: Sequence[pa.Schema], most_bytes: int, room_bytes: int) -> int:
         """The memory that it takes, with its notes."""
-        slots = Landing.slots_of(most_bytes + room_bytes) + 1
+        slots = Landing._slots_of(schemas, most_bytes + room_bytes) + 1
         notes = Arena.bookkeeping_bytes + sum(
             PageColumns.bytes_per_slot(columns_of(schema)) for schema in schemas
         )
@@ -159,7 +167,7 @@ class Landing:
                     f"a spilled page at byte {place} or a later one was cut off; join the inputs again"
                 )
             raise StorageError(f"cannot read a spilled page at byte {place}: the device failed")
-        if self._is_simulated:
+        if self.is_simulated:
             for first, length in zip(plan.first.tolist(), plan.blocks.tolist(), strict=True):
                 begin = int(reads.offset[first])
                 file.spend(begin, begin + int(length) * BLOCK_BYTES)

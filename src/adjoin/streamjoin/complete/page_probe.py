@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from adjoin.kernels.spilled import Loaded, Rows, Tasks, join_pages
+from adjoin.kernels.spilled import Loaded, Rows, Tasks, join_pages, may_have_any
 from adjoin.kernels.types import Array
 from adjoin.memory.page_columns import Places
 from adjoin.streamjoin.base.result_builder import InSlots, Others
@@ -96,7 +96,11 @@ class PageProbe:
             has = last_row > first_row
             found.append((there[has], first_row[has], last_row[has]))
         entry, first_rows, last_rows = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        return entry, first_rows, last_rows
+        if not self._pages.has_filters:
+            return entry, first_rows, last_rows
+        filters = np.ascontiguousarray(entries["filter"][entry])
+        chosen = may_have_any(first_rows, last_rows, rows.low, filters)
+        return entry[chosen], first_rows[chosen], last_rows[chosen]
 
     def _join(
         self, rows: ProbingRows, chunk: int, entries: Array, tasks: tuple[Array, Array, Array]

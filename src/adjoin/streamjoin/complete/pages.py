@@ -11,11 +11,11 @@ from adjoin.errors import CorruptionError, StorageError
 from adjoin.kernels.cutting import cut_groups
 from adjoin.kernels.hashing import hash_ranges
 from adjoin.kernels.intervals import length_classes
-from adjoin.kernels.spilled import Loaded, page_times, write_pieces
+from adjoin.kernels.spilled import FILTER_WORDS, Loaded, fill_filters, page_times, write_pieces
 from adjoin.kernels.types import Array
 from adjoin.memory.arena import BLOCK_BYTES
 from adjoin.operators.portions import portions
-from adjoin.streamjoin.complete.directory import ENTRY, PageDirectory
+from adjoin.streamjoin.complete.directory import FILTERED, PageDirectory
 from adjoin.streamjoin.complete.landing import HIGH, LOW, Landing
 from adjoin.streamjoin.complete.space import Segments
 from adjoin.streamjoin.complete.time_bound import GREATEST, LEAST
@@ -47,8 +47,10 @@ class Pages:
 
     Attributes:
         directory: Where the pages are.
+        has_filters: Whether the directory has a filter of the keys of each page.
         rows: How many tuples are in them, including those that have expired in pages that are still there.
         unmatched: How many of them had no match, and have not been returned.
+        least_time: None of them has a smaller time.
     """
 
     def __init__(
@@ -68,10 +70,12 @@ class Pages:
         self._rows_bytes = page_bytes - self._overhead
         self._file = file
         self.directory = directory
+        self.has_filters = directory.entry == FILTERED
         self.segments = segments
         self.landing = landing
         self.rows = 0
         self.unmatched = 0
+        self.least_time = GREATEST
 
     @property
     def key_columns(self) -> int:
@@ -148,7 +152,7 @@ class Pages:
             target[begin : begin + message.size] = message
         at = np.repeat(ends - np.cumsum(counts), counts) + np.arange(len(marks))
         data[at] = marks
-        entries = np.zeros(len(messages), ENTRY)
+        entries = np.zeros(len(messages), self.directory.entry)
         entries["length"], entries["message"], entries["rows"] = lengths, used, counts
         entries["checksum"] = hash_ranges(data, ends - lengths, ends - lengths + used)
         return data, entries
@@ -158,6 +162,10 @@ class Pages:
         entries["reach"] = np.maximum.reduceat(high, bounds[:-1])
         keyless = classes[bounds[:-1]] == _KEYLESS_CLASS
         entries["low"][keyless], entries["reach"][keyless] = GREATEST, LEAST
+        if self.has_filters:
+            filters = np.zeros((len(entries), FILTER_WORDS), np.uint64)
+            fill_filters(bounds, low, filters)
+            entries["filter"] = filters
 
     def mark(self) -> "Mark":
         """The state to which `undo` returns."""
@@ -183,6 +191,7 @@ class Pages:
             raise
         self.rows += int(entries["rows"].sum())
         self.unmatched += int(entries["unmatched"].sum())
+        self.least_time = min(self.least_time, int(entries["least"].min()))
 
     def _write_pages(self, data: Array, entries: Array) -> None:
         ends = entries["place"] + entries["length"]
@@ -222,6 +231,9 @@ class Pages:
         done = write_pieces(self._file.descriptor, loaded.arena, loaded.marks[slots], places, rows)
         if done < len(slots):
             raise StorageError("cannot write to the file of spilled pages: the device failed, or is full")
+        if self.landing.is_simulated:
+            for place, count in zip(places.tolist(), rows.tolist(), strict=True):
+                self._file.spend(place, place + count)
 
     # Snapshots.
 
@@ -247,7 +259,7 @@ class Pages:
             CorruptionError: They are not the ones that were written.
         """
         count = int.from_bytes(dumped[:8], "little")
-        entries = np.frombuffer(dumped, ENTRY, count, 8).copy()
+        entries = np.frombuffer(dumped, self.directory.entry, count, 8).copy()
         data = np.frombuffer(dumped, np.uint8, offset=8 + entries.nbytes)
         begins = np.cumsum(entries["length"], dtype=np.int64) - entries["length"]
         checksums = hash_ranges(data, begins, begins + entries["message"])
@@ -281,7 +293,7 @@ class Pages:
         """Raise AssertionError if directory and file contradict each other."""
         self.directory.check_invariants()
         entries = [entries[entries["rows"] > 0] for _, entries in self.directory.scan()]
-        there = np.concatenate([np.empty(0, ENTRY), *entries])
+        there = np.concatenate([np.empty(0, self.directory.entry), *entries])
         assert self.rows == there["rows"].sum()
         assert self.unmatched == there["unmatched"].sum()
         assert (there["unmatched"] <= there["rows"]).all()

@@ -13,7 +13,7 @@ from adjoin.streamjoin.base.contract import SpillOptions
 from adjoin.streamjoin.base.parts import Leaving
 from adjoin.streamjoin.base.sizes import ReactiveMemory
 from adjoin.streamjoin.base.storage import Storage, Written
-from adjoin.streamjoin.complete.directory import PageDirectory
+from adjoin.streamjoin.complete.directory import ENTRY, FILTERED, PageDirectory
 from adjoin.streamjoin.complete.landing import Landing
 from adjoin.streamjoin.complete.match_log import MatchLog
 from adjoin.streamjoin.complete.pages import Pages, page_schema
@@ -83,13 +83,14 @@ class PagedStorage(Storage):
         self.chunk_rows = max(1, _CHUNK_SHARES * part // CHUNK_ROW_BYTES)
         segment_bytes = max(_LEAST_SEGMENT_BYTES, sizes.slot_bytes, int(sizes.total_bytes * _SEGMENT_SHARE))
         directory_bytes = max(part // 2, PageDirectory.least_bytes())
+        entry = FILTERED if spec.condition.is_equality else ENTRY
         self.pages: Sequence[Pages] = [
             Pages(
                 side,
                 schema,
                 min(max(PAGE_BYTES, 4 * message_overhead(schema)), sizes.slot_bytes),
                 self.files[side],
-                PageDirectory(directory_bytes, partial(SpillFile, options.folder)),
+                PageDirectory(directory_bytes, partial(SpillFile, options.folder), entry),
                 Segments(segment_bytes // 4096 * 4096),
                 self.landing,
             )

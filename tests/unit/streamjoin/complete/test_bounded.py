@@ -140,6 +140,27 @@ def test_whatever_memory_the_constructor_accepts_is_enough(more):
         assert join.metrics()["peak_bytes"] <= memory
 
 
+@pytest.mark.parametrize(("keys", "most"), [("random", 0.15), ("growing", 0.06)])
+def test_few_rows_read_few_pages(keys, most):
+    """Even if a key may be in many pages by its value, few of them have it."""
+    random = np.random.default_rng(1)
+    with DINER(
+        schema(LEFT), schema(RIGHT), on="k", results="complete", memory="600KB", block_bytes=8192
+    ) as join:
+        everything = np.arange(30_000) if keys == "growing" else random.permutation(30_000)
+        for first in range(0, 30_000, 1_000):
+            some = everything[first : first + 1_000]
+            assert list(join.push("left", batch(LEFT, some, some, first, width=100))) == []
+        storage: Any = join._storage
+        pages = sum(len(pages.directory) for pages in storage.pages)
+        assert pages > 500
+        before = join.metrics()["pages_read"]
+        some = everything[20_000:20_020]
+        found = counted(join.push("right", batch(RIGHT, some, some, 0, width=100)))
+        assert found == {(20_000 + at, at): 1 for at in range(20)}
+        assert join.metrics()["pages_read"] - before <= most * pages
+
+
 def test_datetimes():
     zone = datetime.UTC
     times = pa.timestamp("us", "UTC")

@@ -15,11 +15,11 @@ from tests.unit.streamjoin.complete.model import LEFT, RIGHT, Pair, counted
 
 
 def now_and_then(real: Callable[..., Any], fail: Callable[..., Any]) -> Callable[..., Any]:
-    """Every seventh call fails; a call that is repeated at once succeeds."""
+    """Every third call fails; a call that is repeated at once succeeds."""
     number = itertools.count()
 
     def called(*arguments: Any) -> Any:
-        return fail(*arguments) if next(number) % 7 == 6 else real(*arguments)
+        return fail(*arguments) if next(number) % 3 == 2 else real(*arguments)
 
     return called
 
@@ -135,3 +135,26 @@ def test_a_file_that_was_cut_off_is_noticed(filled, left_bytes):
     os.ftruncate(filled.join._storage.files[LEFT].descriptor, left_bytes)
     with pytest.raises(CorruptionError, match="cut off"):
         filled.push(RIGHT, 200)
+
+
+def test_an_expiry_that_fails_at_every_other_read_returns_every_row_once(monkeypatch):
+    """Also where the directory of pages is on disk itself."""
+    module = "adjoin.streamjoin.complete.landing"
+    read, numbers = __import__(module, fromlist=["read_scans"]).read_scans, itertools.count()
+
+    def every_other(*arguments: Any) -> Any:
+        return read(*arguments) if next(numbers) % 2 else (READ_FAILED, 0)
+
+    with Pair(8, "integers", "left", (30, 30), keys=3_000, width=900) as pair:
+        for _ in range(12):
+            pair.push(LEFT, 250)
+            pair.clock += 5
+        storage: Any = pair.join._storage
+        assert storage.pages[LEFT].directory.file_bytes > 0
+        join: Any = Stubborn(pair.join)
+        pair.join = join
+        monkeypatch.setattr(f"{module}.read_scans", every_other)
+        for moment in range(1_000, 1_140, 20):
+            pair.expire(moment)
+        assert join.failures > 20
+        pair.finish()
