@@ -173,6 +173,7 @@ def random_case(chance: random.Random, hows: Sequence[str]) -> Case:
     before, after = (chance.choice([0, 0, 1_000, 3_000, 6_000, 1_500, 1, 2_999]) * 1_000 for _ in "lr")
     if chance.random() < 0.2:
         before = -chance.choice([1, 500, 2_000]) * 1_000
+        after = max(after, -before)
     delays = chance.choice([0, 1, 3_000]), chance.choice([0, 2_000])
     if how == "inner" and chance.random() < 0.3:
         return Case(how, None, None, chance.choice([(None, None), (0, None), delays]))
