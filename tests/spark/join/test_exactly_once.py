@@ -28,14 +28,15 @@ def disturbed(script: list[Step], what: str) -> list[Step]:
     return [each for step in script for each in (what, step)]
 
 
-@pytest.mark.parametrize("what", [KILL, FAIL, RESTART])
-@pytest.mark.parametrize("how", ["inner", "full"])
+@pytest.mark.parametrize("what", [KILL, FAIL, pytest.param(RESTART, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", [pytest.param("inner", marks=pytest.mark.slow), "full"])
 def test_rows_are_there_once_whatever_happens_between_micro_batches(stateful, tmp_path, how, what):
     case = Case(how, 0, 10 * SECOND, (0, 0))
     expected = played(stateful, tmp_path / "calm", case, STEPS)
     assert played(stateful, tmp_path / "disturbed", case, disturbed(STEPS, what))[-1] == expected[-1]
 
 
+@pytest.mark.slow
 def test_a_query_continues_in_another_time_zone(stateful, tmp_path):
     case = Case("full", 0, 10 * SECOND, (0, 0))
     zones = itertools.cycle(["UTC", "Asia/Tokyo"])
@@ -59,7 +60,9 @@ def twice(case):
     return united
 
 
-@pytest.mark.parametrize("what", [IDLE, KILL, FAIL])
+@pytest.mark.parametrize(
+    "what", [IDLE, *(pytest.param(what, marks=pytest.mark.slow) for what in (KILL, FAIL))]
+)
 def test_a_join_that_is_used_twice(stateful, tmp_path, what):
     """Both uses have their own state in Spark's state store, and the same operators."""
     case = Case("inner", None, None, (None, None))

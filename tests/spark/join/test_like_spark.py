@@ -18,7 +18,9 @@ def check(spark, directory: Path, case: Case, script) -> None:
         assert mine == other, f"{case}, step {number}: {mine - other} too much, {other - mine} missing"
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(
+    "how", ["full", "semi", *(pytest.param(how, marks=pytest.mark.slow) for how in HOWS[:3])]
+)
 def test_rows_come_when_spark_returns_them(stateful, tmp_path, how):
     second = 1_000_000
     script = [

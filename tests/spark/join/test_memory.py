@@ -46,6 +46,7 @@ def joined(spark, directory: Path, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("after", "is_steady"), [("1 day", False), ("3 minutes", True)])
 def test_state_is_many_times_the_memory(stateful, directory, after, is_steady):
     result = joined(stateful, directory, after=after, memory=MEMORY, spill=str(directory))
