@@ -157,9 +157,7 @@ JOINS = [
     StreamJoinSubject("RPJ", RPJ, _REACTIVE, options={"fan_in": 3}),
     StreamJoinSubject("MINER", MINER, _MANY | {"reactive", "range"}, leads=True, options={"max_outer": 3}),
     StreamJoinSubject("MJoin", MJoin, _MANY | {"range"}, quick_one_in=24),
-    StreamJoinSubject(
-        "CompleteDINER", DINER, _SPILLING | {"range"}, leads=True, options={"results": "complete"}
-    ),
+    StreamJoinSubject("CompleteDINER", DINER, _SPILLING | {"range"}, options={"results": "complete"}),
 ]
 
 

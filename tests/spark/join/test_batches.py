@@ -6,6 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import adjoin
@@ -34,7 +35,10 @@ def rows_of(df, *names):
     return sorted(tuple(row) for row in df.select(*names).collect())
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+SLOW_HOWS = [pytest.param(how, marks=pytest.mark.slow) for how in ("left", "right", "semi", "anti")]
+
+
+@pytest.mark.parametrize("how", ["inner", "full", *SLOW_HOWS])
 def test_equality(sides, how):
     left, right = sides
     found = adjoin.join(left, right, on="k", how=how, memory="4MB")
@@ -45,7 +49,7 @@ def test_equality(sides, how):
     assert rows_of(found, key, *names) == rows_of(expected, key, *names)
 
 
-@pytest.mark.parametrize("how", ["inner", "right"])
+@pytest.mark.parametrize("how", ["inner", pytest.param("right", marks=pytest.mark.slow)])
 def test_band(sides, how):
     left, right = sides
     found = adjoin.join(left, right, on="x", within=0.001, how=how, memory="4MB")
@@ -57,6 +61,7 @@ def test_band(sides, how):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "within", "bound"),
     [
@@ -105,3 +110,16 @@ def test_a_right_column_keeps_its_own_type_and_metadata(spark):
         assert found[ours].dataType == right.schema[theirs].dataType
         assert found[ours].metadata == right.schema[theirs].metadata
     assert found["v"].dataType == left.schema["v"].dataType
+
+
+@pytest.mark.slow
+def test_rows_of_eight_megabytes(spark):
+    left = spark.sql("select id k, repeat('x', 8000000) c from range(3)")
+    right = spark.sql("select id k, repeat('y', 8000000) d from range(1, 4)")
+    with pytest.raises(PySparkException, match="block_bytes="):
+        adjoin.join(left, right, on="k", memory="64MB", partitions=1).collect()
+    found = adjoin.join(left, right, on="k", memory="200MB", partitions=1, block_bytes=8_100_000)
+    assert rows_of(found, "k", F.length("c"), F.length("d")) == [
+        (1, 8_000_000, 8_000_000),
+        (2, 8_000_000, 8_000_000),
+    ]

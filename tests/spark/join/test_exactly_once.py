@@ -28,7 +28,9 @@ def disturbed(script: list[Step], what: str) -> list[Step]:
     return [each for step in script for each in (what, step)]
 
 
-@pytest.mark.parametrize("what", [KILL, FAIL, pytest.param(RESTART, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "what", [KILL, *(pytest.param(what, marks=pytest.mark.slow) for what in (FAIL, RESTART))]
+)
 @pytest.mark.parametrize("how", [pytest.param("inner", marks=pytest.mark.slow), "full"])
 def test_rows_are_there_once_whatever_happens_between_micro_batches(stateful, tmp_path, how, what):
     case = Case(how, 0, 10 * SECOND, (0, 0))
@@ -60,9 +62,8 @@ def twice(case):
     return united
 
 
-@pytest.mark.parametrize(
-    "what", [IDLE, *(pytest.param(what, marks=pytest.mark.slow) for what in (KILL, FAIL))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [IDLE, KILL, FAIL])
 def test_a_join_that_is_used_twice(stateful, tmp_path, what):
     """Both uses have their own state in Spark's state store, and the same operators."""
     case = Case("inner", None, None, (None, None))
@@ -72,6 +73,7 @@ def test_a_join_that_is_used_twice(stateful, tmp_path, what):
     assert found == expected + expected
 
 
+@pytest.mark.slow
 def test_a_join_with_watermarks_that_is_used_twice(stateful, tmp_path):
     """Spark reads the input of both once, and loses the watermark of one: its rows would never leave."""
     case = Case("left", 0, 10 * SECOND, (0, 0))

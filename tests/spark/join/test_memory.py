@@ -67,6 +67,7 @@ def test_state_is_many_times_the_memory(stateful, directory, after, is_steady):
     assert (sum(one.rows_expired for one in said) > BATCHES * ROWS) == is_steady
 
 
+@pytest.mark.slow
 def test_operators_and_files_end_with_the_query(stateful, directory):
     result = joined(stateful, directory, after="1 day", memory="4MB", spill=str(directory))
     query = result.writeStream.format("noop").trigger(availableNow=True).start()

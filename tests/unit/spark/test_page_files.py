@@ -357,7 +357,7 @@ def test_tasks_and_sweepers_do_not_harm_each_other(
     page_files: PageFiles, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With sweepers that consider everything unneeded."""
-    monkeypatch.setattr(sweeper, "_is_unneeded", lambda path, descriptor: True)
+    monkeypatch.setattr(sweeper, "is_unneeded", lambda path, descriptor: True)
     done = threading.Event()
 
     def sweep() -> int:

@@ -287,5 +287,5 @@ def test_symmetric_hash_join_says_when_memory_is_full():
 
 @pytest.mark.parametrize("name", ["xjoin", "hmj", "rpj", "shj"])
 def test_hash_joins_refuse_bands(name):
-    with pytest.raises(OptionError, match="DINER takes within="):
+    with pytest.raises(OptionError, match="use DINER for within="):
         small(name, within=2)

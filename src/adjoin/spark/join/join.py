@@ -56,6 +56,7 @@ def join(
     between: tuple[str, str] | None = None,
     suffix: str = "_right",
     spill: str | os.PathLike[str] | None = None,
+    block_bytes: int | None = None,
     name: str | None = None,
 ) -> DataFrame:
     """Join two streams, in bounded memory, by equal keys, a band or a range, and a bound on their times.
@@ -83,6 +84,8 @@ def join(
         suffix: Appended to a right column whose name the left has too.
         spill: A directory on the hosts' own disks for what memory cannot hold; by default that of the
             setting `spark.adjoin.spill.dir`, or the system's temporary directory.
+        block_bytes: Give this if an error asks for it, because a row is larger than 1 MB, or than a fiftieth
+            of the memory.
         name: The name of its metrics in Spark's query progress.
 
     Returns:
@@ -103,7 +106,10 @@ def join(
     options = _options(left, right, on, how, time, before, after, within, between, suffix)
     memory_bytes, count = parse_bytes(memory), _bucket_count(left, options, partitions)
     folder = _spill_folder(left, spill)
-    options = replace(options, memory_bytes=memory_bytes // count, buckets=count, spill=folder)
+    block = None if block_bytes is None else whole_number("block_bytes", block_bytes, 1)
+    options = replace(
+        options, memory_bytes=memory_bytes // count, buckets=count, spill=folder, block_bytes=block
+    )
     if name is not None and not (isinstance(name, str) and name):
         raise OptionError(f"name={name!r}: give a string")
     result = _result_schema(left, right, options)

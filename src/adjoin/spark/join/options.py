@@ -28,7 +28,7 @@ PRESERVED = {
 """The sides whose rows without a partner are returned."""
 _ZONE = re.compile(r"\btz=[^\]]*")
 _MICROSECOND = datetime.timedelta(microseconds=1)
-_MAY_CHANGE = ("memory_bytes", "spill", "buckets")
+_MAY_CHANGE = ("memory_bytes", "spill", "block_bytes", "buckets")
 """Options that may change from one start of a query to the next, or are checked elsewhere."""
 
 
@@ -49,6 +49,7 @@ class JoinOptions:
         watermarked: The column of each side by whose watermark rows are late; None if it has none.
         suffix: Appended to a right column whose name the left has too.
         memory_bytes: Budget of one operator.
+        block_bytes: The largest row that an operator takes, about; None to choose by the memory.
         buckets: How many operators share the memory of the join.
         spill: Directory for what memory cannot hold; None for the system's temporary directory.
     """
@@ -66,6 +67,7 @@ class JoinOptions:
     suffix: str
     memory_bytes: int
     spill: str | None
+    block_bytes: int | None = None
     buckets: int = 1
 
     @property
@@ -121,6 +123,7 @@ class JoinOptions:
             between=self.between,
             suffix=self.suffix,
             spill=self.spill,
+            block_bytes=self.block_bytes,
         )
 
     @contextmanager

@@ -41,7 +41,10 @@ def play(pair: Pair, steps: int, most_rows: int) -> None:
     pair.finish()
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(
+    "how",
+    ["full", "anti", *(pytest.param(how, marks=pytest.mark.slow) for how in HOWS if how[0] not in "fa")],
+)
 @pytest.mark.parametrize("kind", KEYS)
 def test_every_call_returns_all_results_so_far(kind, how):
     first = list(KEYS).index(kind) + HOWS.index(how)
