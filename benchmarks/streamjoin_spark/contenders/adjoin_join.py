@@ -46,6 +46,8 @@ class Join(Contender):
             on["time"] = (self.shape.times[first], self.shape.times[second])
             on |= {"before": "0 seconds", "after": f"{BOUND_SECONDS} seconds"}
         left, right = self.watermarked(inputs).values()
+        if "between" in on:  # the intervals are on the left
+            left, right = right, left
         joined: DataFrame = _ADJOIN.join(left, right, memory=self.memory_bytes, **on)
         return joined
 
