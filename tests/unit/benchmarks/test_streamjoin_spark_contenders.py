@@ -35,7 +35,7 @@ BOUND = {"before": "0 seconds", "after": "3600 seconds"}
             ["offers by offered_at - 60 seconds", "bids by bid_at - 60 seconds"],
             {"on": "price", "within": WITHIN, "time": ("offered_at", "bid_at"), **BOUND},
         ),
-        ("range", ["points", "spans"], {"on": "position", "between": ("lower", "upper")}),
+        ("range", ["spans", "points"], {"on": "position", "between": ("lower", "upper")}),
     ],
 )
 def test_our_join_is_asked_for_what_the_shape_says(monkeypatch, shape, inputs, options):
